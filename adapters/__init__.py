@@ -1,0 +1,1 @@
+"""The outside world: policies over inference engines and bridges to other RL libraries."""

@@ -1,0 +1,1 @@
+"""Policies that act in the environments; each module names the engine it drives."""

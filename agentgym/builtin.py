@@ -1,0 +1,22 @@
+"""The environments that ship with the suite."""
+
+from __future__ import annotations
+
+from agentgym.registry import EnvSpec, register
+
+_BUILTIN = (
+    EnvSpec(
+        id="WebShop-v0",
+        env="envs.webshop.env:WebShopEnv",
+        prompt="envs.webshop.prompt:WebShopPrompt",
+        oracle="envs.webshop.oracle:demonstrate",
+        vocabulary="envs.webshop.prompt:vocabulary",
+        tiny={"difficulty": "small"},
+    ),
+)
+
+
+def register_builtin() -> None:
+    """Register every built-in environment."""
+    for entry in _BUILTIN:
+        register(entry)

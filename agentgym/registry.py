@@ -1,0 +1,141 @@
+"""The one table from environment ids to code.
+
+Entry points are dotted strings (``package.module:attribute``) that are resolved on first use, so
+that importing :mod:`agentgym` loads no environment. Third parties call :func:`register` too.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+
+from agentgym.rooms import check_room
+
+__all__ = ["EnvSpec", "load", "make_env", "missing_extra", "register", "registered", "spec"]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """Everything the suite knows of one environment.
+
+    Attributes:
+        id: Gymnasium id, for instance ``WebShop-v0``.
+        env: Entry point of the :class:`~agentgym.env.TextEnv` subclass.
+        prompt: Entry point of its :class:`~agentgym.prompts.EnvPrompt`.
+        oracle: Entry point of ``demonstrate(env, rng, noise) -> Iterator[str]`` or None.
+        vector_env: Entry point of a native vector environment, or None.
+        abstractions: Preset name to entry point of a progress abstraction.
+        vocabulary: Entry point of ``vocabulary(**env_args) -> list[str]``, words and phrases
+            for the tiny policy's tokenizer, or None.
+        tiny: Keyword arguments of ``gym.make`` that suit the tiny policy.
+        extra: Extra to install before the environment can be made, or None.
+    """
+
+    id: str
+    env: str
+    prompt: str
+    oracle: str | None = None
+    vector_env: str | None = None
+    abstractions: Mapping[str, str] = field(default_factory=dict)
+    vocabulary: str | None = None
+    tiny: Mapping[str, Any] = field(default_factory=dict)
+    extra: str | None = None
+
+
+_TABLE: dict[str, EnvSpec] = {}
+
+
+def register(entry: EnvSpec) -> None:
+    """Add an environment to the suite and to Gymnasium.
+
+    Registering the same entry again changes nothing.
+
+    Raises:
+        ValueError: If the id is taken by another entry.
+    """
+    known = _TABLE.get(entry.id)
+    if known == entry:
+        return
+    if known is not None:
+        raise ValueError(f"environment id {entry.id!r} is already registered for {known.env!r}")
+    _TABLE[entry.id] = entry
+    # Entry points are strings, so that specs pickle and turn to JSON; the id travels as an argument.
+    gym.register(
+        id=entry.id,
+        entry_point="agentgym.registry:make_env",
+        vector_entry_point="agentgym.registry:make_vector_env" if entry.vector_env else None,
+        disable_env_checker=True,
+        order_enforce=False,
+        kwargs={"env_id": entry.id},
+    )
+
+
+def registered() -> tuple[str, ...]:
+    """Ids of all environments, in order of registration."""
+    return tuple(_TABLE)
+
+
+def spec(env_id: str) -> EnvSpec:
+    """The entry of ``env_id``; a ``module:`` prefix imports that module first, as Gymnasium does.
+
+    Raises:
+        KeyError: If there is none; the message lists those that exist.
+    """
+    module, _, name = env_id.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    try:
+        return _TABLE[name]
+    except KeyError:
+        raise KeyError(
+            f"unknown environment {env_id!r}; registered are {', '.join(_TABLE) or 'none'}"
+        ) from None
+
+
+def load(entry_point: str, extra: str | None = None) -> Any:
+    """Import ``package.module:attribute``.
+
+    Args:
+        entry_point: Dotted module and attribute.
+        extra: Extra that provides what the module needs, named if an import fails.
+
+    Raises:
+        ImportError: If a requirement is missing, or a foreign package hides one of the suite's.
+    """
+    module_name, _, attribute = entry_point.partition(":")
+    if not attribute:
+        raise ValueError(f"entry point {entry_point!r} is not of the form 'package.module:name'")
+    check_room(module_name)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if extra is None or (error.name or "").split(".")[0] == module_name.split(".")[0]:
+            raise
+        raise missing_extra(error.name or str(error), extra) from error
+    return getattr(module, attribute)
+
+
+def missing_extra(package: str, extra: str) -> ImportError:
+    """The error for an optional requirement that is not installed."""
+    return ImportError(
+        f"{package!r} is not installed; it comes with: pip install 'agentgym-suite[{extra}]'"
+    )
+
+
+def make_env(env_id: str, **kwargs: Any) -> gym.Env[Any, Any]:
+    """Make a registered environment; what ``gym.make`` calls."""
+    entry = spec(env_id)
+    env: gym.Env[Any, Any] = load(entry.env, entry.extra)(**kwargs)
+    return env
+
+
+def make_vector_env(env_id: str, **kwargs: Any) -> Any:
+    """Make a registered native vector environment; what ``gym.make_vec`` calls."""
+    entry = spec(env_id)
+    if entry.vector_env is None:
+        raise ValueError(f"{env_id} has no native vector environment; use sync or async")
+    return load(entry.vector_env, entry.extra)(**kwargs)

@@ -1,0 +1,177 @@
+"""A space of Unicode strings that batches, samples legal actions and crosses processes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from multiprocessing.context import BaseContext
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector.utils import (
+    batch_space,
+    concatenate,
+    create_empty_array,
+    create_shared_memory,
+    iterate,
+    read_from_shared_memory,
+    write_to_shared_memory,
+)
+
+__all__ = ["UnicodeText"]
+
+# Bytes that one character may take in UTF-8; shared memory is sized for the worst case up to a cap.
+_UTF8_MAX = 4
+# Blocks that random text is drawn from: ASCII, Latin-1, Greek, CJK, emoji. None holds surrogates.
+_BLOCKS = ((0x20, 0x7E), (0xA1, 0xFF), (0x391, 0x3C9), (0x4E00, 0x4EFF), (0x1F600, 0x1F64F))
+
+
+class UnicodeText(gym.Space[str]):
+    """Any string of at most ``max_length`` characters without lone surrogates.
+
+    Gymnasium's own ``Text`` space needs the full character set listed and draws gibberish.
+    This one accepts all of Unicode, and where an environment offers legal actions ``sample``
+    draws one of those.
+
+    Args:
+        max_length: Longest string, in characters (code points).
+        min_length: Shortest string.
+        legal_actions: Function that returns the actions legal now, or None. Patterns with a
+            ``<placeholder>`` are filled with a random word.
+        seed: Seed of the space's own generator.
+    """
+
+    def __init__(
+        self,
+        max_length: int,
+        *,
+        min_length: int = 0,
+        legal_actions: Callable[[], Sequence[str] | None] | None = None,
+        seed: int | np.random.Generator | None = None,
+    ) -> None:
+        if not 0 <= min_length <= max_length:
+            raise ValueError(f"need 0 <= min_length <= max_length, got {min_length}, {max_length}")
+        self.max_length, self.min_length = max_length, min_length
+        self._legal_actions = legal_actions
+        super().__init__(None, None, seed)
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """Text has no fixed-size vector."""
+        return False
+
+    def sample(self, mask: None = None, probability: None = None) -> str:
+        """A legal action where the environment offers one, else random Unicode text."""
+        offered = self._legal_actions() if self._legal_actions is not None else None
+        if offered:
+            choice = offered[int(self.np_random.integers(len(offered)))]
+            return self._fill(choice)
+        length = int(self.np_random.integers(self.min_length, min(self.max_length, 32) + 1))
+        length = max(length, self.min_length)
+        return "".join(self._character() for _ in range(length))
+
+    def contains(self, x: Any) -> bool:
+        """Whether ``x`` is a string of allowed length that UTF-8 can encode."""
+        if not isinstance(x, str) or not self.min_length <= len(x) <= self.max_length:
+            return False
+        try:
+            x.encode("utf-8")
+        except UnicodeEncodeError:
+            return False
+        return True
+
+    def _character(self) -> str:
+        low, high = _BLOCKS[int(self.np_random.integers(len(_BLOCKS)))]
+        return chr(int(self.np_random.integers(low, high + 1)))
+
+    def _fill(self, action: str) -> str:
+        start, end = action.find("<"), action.rfind(">")
+        if 0 <= start < end and action[start + 1 : end].replace("_", "").isalpha():
+            word = "".join(chr(97 + int(self.np_random.integers(26))) for _ in range(6))
+            return action[:start] + word + action[end + 1 :]
+        return action
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The bound method would drag the whole environment through every pickle of the space.
+        return self.__dict__ | {"_legal_actions": None}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UnicodeText:
+        copy = UnicodeText(self.max_length, min_length=self.min_length)
+        if self._np_random is not None:
+            copy.np_random.bit_generator.state = self._np_random.bit_generator.state
+        return copy
+
+    def __repr__(self) -> str:
+        return f"UnicodeText({self.min_length}, {self.max_length})"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, UnicodeText)
+            and self.max_length == other.max_length
+            and self.min_length == other.min_length
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+# Gymnasium dispatches these on the space's class: that is what makes a space work in a vector env.
+
+
+@batch_space.register(UnicodeText)
+def _batch_space(space: UnicodeText, n: int = 1) -> gym.spaces.Tuple:
+    return gym.spaces.Tuple(
+        tuple(UnicodeText(space.max_length, min_length=space.min_length) for _ in range(n))
+    )
+
+
+@create_empty_array.register(UnicodeText)
+def _create_empty_array(space: UnicodeText, n: int = 1, fn: Any = None) -> tuple[str, ...]:
+    return ("",) * n
+
+
+@concatenate.register(UnicodeText)
+def _concatenate(space: UnicodeText, items: Any, out: Any) -> tuple[str, ...]:
+    return tuple(items)
+
+
+@iterate.register(UnicodeText)
+def _iterate(space: UnicodeText, items: Any) -> Any:
+    return iter(items)
+
+
+@create_shared_memory.register(UnicodeText)
+def _create_shared_memory(
+    space: UnicodeText, n: int = 1, ctx: BaseContext | Any = None
+) -> list[Any]:
+    """One byte array an environment: 8 bytes of length, then UTF-8."""
+    import multiprocessing
+
+    context = multiprocessing if ctx is None else ctx
+    return [context.Array("B", 8 + _UTF8_MAX * space.max_length) for _ in range(n)]
+
+
+@write_to_shared_memory.register(UnicodeText)
+def _write_to_shared_memory(
+    space: UnicodeText, index: int, value: str, shared_memory: list[Any]
+) -> None:
+    if not space.contains(value):
+        raise ValueError(
+            f"observation of {len(value)} characters does not fit {space!r} or holds a lone surrogate"
+        )
+    data = value.encode("utf-8")
+    buffer = np.frombuffer(shared_memory[index].get_obj(), dtype=np.uint8)
+    buffer[:8] = np.frombuffer(len(data).to_bytes(8, "little"), dtype=np.uint8)
+    buffer[8 : 8 + len(data)] = np.frombuffer(data, dtype=np.uint8)
+
+
+@read_from_shared_memory.register(UnicodeText)
+def _read_from_shared_memory(
+    space: UnicodeText, shared_memory: list[Any], n: int = 1
+) -> tuple[str, ...]:
+    texts = []
+    for block in shared_memory[:n]:
+        raw = memoryview(block.get_obj()).cast("B")
+        size = int.from_bytes(raw[:8], "little")
+        texts.append(bytes(raw[8 : 8 + size]).decode("utf-8"))
+    return tuple(texts)

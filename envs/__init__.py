@@ -1,0 +1,1 @@
+"""Environments, one package each; see :mod:`agentgym.registry` for their ids."""
