@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium as gym
-import numpy as np
 
 from agentgym.info import Info, StopReason
 from agentgym.spaces import UnicodeText
@@ -132,9 +131,9 @@ class TextEnv(gym.Env[str, str]):
 
     # Gymnasium's interface --------------------------------------------------------------------
 
-    def reset(
+    def reset(  # type: ignore[override]
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, Info]:  # type: ignore[override]
+    ) -> tuple[str, Info]:
         """Start an episode; see the class docstring for ``options``.
 
         Raises:
@@ -162,7 +161,9 @@ class TextEnv(gym.Env[str, str]):
         self._last = self._begin(task_id)
         return self._last.observation, self._info(self._last, None)
 
-    def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, Info]:  # type: ignore[override]
+    def step(  # type: ignore[override]
+        self, action: str
+    ) -> tuple[str, SupportsFloat, bool, bool, Info]:
         """Apply ``action``.
 
         Raises:
@@ -193,7 +194,7 @@ class TextEnv(gym.Env[str, str]):
             self._info(outcome, reason),
         )
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """The current observation, with ``render_mode="ansi"``."""
         if self.render_mode == "ansi" and self._last is not None:
             return self._last.observation
@@ -252,12 +253,7 @@ def group_reset(
         RuntimeError: If the replicas disagree, which means an environment is not seeded.
     """
     options: dict[str, Any] = {"task_id": task_id} | ({"split": split} if split else {})
-    results = [env.reset(seed=seed, options=dict(options)) for env in envs]
+    results: list[tuple[str, Any]] = [env.reset(seed=seed, options=dict(options)) for env in envs]
     if len({observation for observation, _ in results}) > 1:
         raise RuntimeError(f"replicas of task {task_id!r} with seed {seed} differ at reset")
-    return results  # type: ignore[return-value]
-
-
-def spawn_rng(*key: int) -> np.random.Generator:
-    """A generator keyed by integers, independent of call order and process."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([k & (2**63 - 1) for k in key])))
+    return results

@@ -59,7 +59,7 @@ class Request:
             of a session, and reuse it where the new prompt starts with the old tokens.
     """
 
-    token_ids: Sequence[int]
+    token_ids: Sequence[int] | np.ndarray
     sampling: Sampling
     key: tuple[int, ...] = ()
     session: str | None = None

@@ -338,9 +338,7 @@ class _Windowed:
         text = renderer.tokenizer.apply_chat_template(
             [*head, {"role": "user", "content": user}], tokenize=False, add_generation_prompt=True
         )
-        ids = np.asarray(
-            renderer.tokenizer.encode(str(text), add_special_tokens=False), np.int32
-        )
+        ids = np.asarray(renderer.tokenizer.encode(str(text), add_special_tokens=False), np.int32)
         return Rendered(ids, ids, extends=False)
 
 

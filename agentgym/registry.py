@@ -63,7 +63,7 @@ def register(entry: EnvSpec) -> None:
     if known is not None:
         raise ValueError(f"environment id {entry.id!r} is already registered for {known.env!r}")
     _TABLE[entry.id] = entry
-    # Entry points are strings, so that specs pickle and turn to JSON; the id travels as an argument.
+    # Strings, so that specs pickle and turn to JSON; the id travels as an argument.
     gym.register(
         id=entry.id,
         entry_point="agentgym.registry:make_env",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -135,7 +134,7 @@ def _concatenate(space: UnicodeText, items: Any, out: Any) -> tuple[str, ...]:
     return tuple(items)
 
 
-@iterate.register(UnicodeText)
+@iterate.register(UnicodeText)  # type: ignore[misc]
 def _iterate(space: UnicodeText, items: Any) -> Any:
     return iter(items)
 
@@ -157,7 +156,7 @@ def _write_to_shared_memory(
 ) -> None:
     if not space.contains(value):
         raise ValueError(
-            f"observation of {len(value)} characters does not fit {space!r} or holds a lone surrogate"
+            f"text of {len(value)} characters does not fit {space!r} or holds a lone surrogate"
         )
     data = value.encode("utf-8")
     buffer = np.frombuffer(shared_memory[index].get_obj(), dtype=np.uint8)
