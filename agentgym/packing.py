@@ -235,7 +235,7 @@ def collate(rows: Sequence[Row], pad_id: int) -> Batch:
     width = max(len(row) for row in rows)
 
     def padded(name: str, fill: float | bool, dtype: type) -> np.ndarray:
-        out = np.full((len(rows), width), fill, dtype)
+        out: np.ndarray = np.full((len(rows), width), fill, dtype)
         for line, row in zip(out, rows, strict=True):
             line[: len(row)] = getattr(row, name)
         return out

@@ -134,8 +134,8 @@ def _concatenate(space: UnicodeText, items: Any, out: Any) -> tuple[str, ...]:
     return tuple(items)
 
 
-@iterate.register(UnicodeText)  # type: ignore[misc]
-def _iterate(space: UnicodeText, items: Any) -> Any:
+@iterate.register(UnicodeText)
+def _iterate(space: UnicodeText, items: Any) -> Any:  # type: ignore[misc]
     return iter(items)
 
 
