@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from multiprocessing.context import BaseContext
 from typing import Any
 
@@ -24,6 +26,7 @@ __all__ = ["UnicodeText"]
 _UTF8_MAX = 4
 # Blocks that random text is drawn from: ASCII, Latin-1, Greek, CJK, emoji. None holds surrogates.
 _BLOCKS = ((0x20, 0x7E), (0xA1, 0xFF), (0x391, 0x3C9), (0x4E00, 0x4EFF), (0x1F600, 0x1F64F))
+_PLACEHOLDER = re.compile(r"<[a-z_]+>")
 
 
 class UnicodeText(gym.Space[str]):
@@ -36,8 +39,8 @@ class UnicodeText(gym.Space[str]):
     Args:
         max_length: Longest string, in characters (code points).
         min_length: Shortest string.
-        legal_actions: Function that returns the actions legal now, or None. Patterns with a
-            ``<placeholder>`` are filled with a random word.
+        legal_actions: Function that returns the actions legal now, or None. Each
+            ``<placeholder>`` (lower-case letters) in the one drawn becomes a random word.
         seed: Seed of the space's own generator.
     """
 
@@ -66,8 +69,8 @@ class UnicodeText(gym.Space[str]):
         if offered:
             choice = offered[int(self.np_random.integers(len(offered)))]
             return self._fill(choice)
-        length = int(self.np_random.integers(self.min_length, min(self.max_length, 32) + 1))
-        length = max(length, self.min_length)
+        longest = min(self.max_length, max(self.min_length, 32))
+        length = int(self.np_random.integers(self.min_length, longest + 1))
         return "".join(self._character() for _ in range(length))
 
     def contains(self, x: Any) -> bool:
@@ -85,11 +88,10 @@ class UnicodeText(gym.Space[str]):
         return chr(int(self.np_random.integers(low, high + 1)))
 
     def _fill(self, action: str) -> str:
-        start, end = action.find("<"), action.rfind(">")
-        if 0 <= start < end and action[start + 1 : end].replace("_", "").isalpha():
-            word = "".join(chr(97 + int(self.np_random.integers(26))) for _ in range(6))
-            return action[:start] + word + action[end + 1 :]
-        return action
+        def word(_: re.Match[str]) -> str:
+            return "".join(chr(97 + int(self.np_random.integers(26))) for _ in range(6))
+
+        return _PLACEHOLDER.sub(word, action)
 
     def __getstate__(self) -> dict[str, Any]:
         # The bound method would drag the whole environment through every pickle of the space.
@@ -98,7 +100,12 @@ class UnicodeText(gym.Space[str]):
     def __deepcopy__(self, memo: dict[int, Any]) -> UnicodeText:
         copy = UnicodeText(self.max_length, min_length=self.min_length)
         if self._np_random is not None:
-            copy.np_random.bit_generator.state = self._np_random.bit_generator.state
+            copy._np_random = deepcopy(self._np_random, memo)
+        # A copied environment keeps its legal actions; a space copied alone does not drag the
+        # environment along.
+        owner = getattr(self._legal_actions, "__self__", None)
+        if owner is not None and id(owner) in memo:
+            copy._legal_actions = deepcopy(self._legal_actions, memo)
         return copy
 
     def __repr__(self) -> str:
@@ -119,8 +126,13 @@ class UnicodeText(gym.Space[str]):
 
 @batch_space.register(UnicodeText)
 def _batch_space(space: UnicodeText, n: int = 1) -> gym.spaces.Tuple:
+    # Seeds follow from the single space's generator, which stays where it is.
+    seeds = deepcopy(space.np_random).integers(1 << 31, size=n)
     return gym.spaces.Tuple(
-        tuple(UnicodeText(space.max_length, min_length=space.min_length) for _ in range(n))
+        tuple(
+            UnicodeText(space.max_length, min_length=space.min_length, seed=int(seed))
+            for seed in seeds
+        )
     )
 
 
