@@ -11,7 +11,8 @@ class TaskSet:
     """Named, disjoint splits of task ids.
 
     Ids are strings that do not depend on seeds, workers or the order of construction. A split
-    may be given as a function that is called on first use, for sets that are costly to list.
+    may be given as a function that is called on first use, for sets that are costly to list; it
+    is checked then.
 
     Args:
         splits: Split name to the ids it holds, or to a function that returns them.
@@ -19,7 +20,8 @@ class TaskSet:
         eval_splits: The splits that evaluation reports, in order.
 
     Raises:
-        ValueError: If a named split is absent, or an id stands in two splits.
+        ValueError: If a named split is absent, or an id stands twice.
+        TypeError: If ids are not strings.
     """
 
     def __init__(
@@ -37,6 +39,9 @@ class TaskSet:
                 raise ValueError(f"split {name!r} is not among {sorted(self._sources)}")
         self.train_split = train_split
         self.eval_splits = tuple(eval_splits)
+        for name, source in self._sources.items():
+            if not callable(source):
+                self.ids(name)
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -47,7 +52,8 @@ class TaskSet:
         """Ids of one split, in a fixed order.
 
         Raises:
-            ValueError: If there is no such split, or it shares an id with another one.
+            ValueError: If there is no such split, or one of its ids stands twice.
+            TypeError: If an id is not a string.
         """
         known = self._ids.get(split)
         if known is not None:
@@ -55,11 +61,21 @@ class TaskSet:
         if split not in self._sources:
             raise ValueError(f"unknown split {split!r}; this environment has {list(self.splits)}")
         source = self._sources[split]
-        ids = tuple(source() if callable(source) else source)
+        listed = source() if callable(source) else source
+        if isinstance(listed, str):
+            raise TypeError(f"split {split!r} must be a sequence of ids, got the str {listed!r}")
+        ids = tuple(listed)
+        home: dict[str, str] = {}
         for task_id in ids:
-            other = self._split_of.setdefault(task_id, split)
-            if other != split:
+            if not isinstance(task_id, str):
+                raise TypeError(f"split {split!r} holds {task_id!r}; task ids are strings")
+            if task_id in home:
+                raise ValueError(f"task {task_id!r} stands twice in split {split!r}")
+            other = self._split_of.get(task_id)
+            if other is not None:
                 raise ValueError(f"task {task_id!r} stands in splits {other!r} and {split!r}")
+            home[task_id] = split
+        self._split_of |= home
         self._ids[split] = ids
         return ids
 
