@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium as gym
+import numpy as np
 
 from agentgym.info import Info, StopReason
 from agentgym.spaces import UnicodeText
 from agentgym.tasks import TaskSet
 
-__all__ = ["Outcome", "TextEnv"]
+__all__ = ["Outcome", "TextEnv", "group_reset"]
 
 
 @dataclass(slots=True)
@@ -47,7 +48,8 @@ class TextEnv(gym.Env[str, str]):
 
     ``reset(seed=..., options={"task_id": ..., "split": ...})``: a given ``task_id`` wins; else one
     is drawn from ``split`` (default: the split the environment was made with) with the
-    environment's own generator. The same seed and options give the same episode in any process.
+    environment's own generator. The same seed and task give the same episode in any process,
+    whether the task was named or drawn.
 
     Args:
         split: Split that ``reset`` draws from; None means the training split.
@@ -144,11 +146,16 @@ class TextEnv(gym.Env[str, str]):
         options = options or {}
         unknown = set(options) - {"task_id", "split"}
         if unknown:
-            raise ValueError(f"unknown reset options {sorted(unknown)}; known: task_id, split")
+            raise ValueError(
+                f"unknown reset options {sorted(map(repr, unknown))}; known: task_id, split"
+            )
         task_id, split = options.get("task_id"), options.get("split")
+        # Drawn even where the task is named: the episode's own randomness must not depend on that.
+        draw = int(self.np_random.integers(1 << 62))
         if task_id is None:
-            split = split or self.split or self.tasks.train_split
-            task_id = self.tasks.sample(self.np_random, split)
+            split = self.split if split is None else split
+            split = self.tasks.train_split if split is None else split
+            task_id = self.tasks.sample(np.random.default_rng(draw), split)
         else:
             if not isinstance(task_id, str):
                 raise ValueError(f"task_id must be a str, got {task_id!r}")
@@ -157,8 +164,9 @@ class TextEnv(gym.Env[str, str]):
                 raise ValueError(f"task {task_id!r} is in split {home!r}, not in {split!r}")
             split = home
         self._task_id, self._task_split = task_id, split
-        self._turn, self._over = 0, False
+        self._turn, self._over = 0, True
         self._last = self._begin(task_id)
+        self._over = False
         return self._last.observation, self._info(self._last, None)
 
     def step(  # type: ignore[override]
