@@ -32,7 +32,11 @@ class EnvSpec:
         vocabulary: Entry point of ``vocabulary(**env_args) -> list[str]``, words and phrases
             for the tiny policy's tokenizer, or None.
         tiny: Keyword arguments of ``gym.make`` that suit the tiny policy.
-        extra: Extra to install before the environment can be made, or None.
+        extra: Extra of this suite to install before the environment can be made, or a whole
+            requirement such as ``my-envs[browser]``; None where nothing is needed.
+
+    Raises:
+        ValueError: If an entry point is not of the form ``package.module:name``.
     """
 
     id: str
@@ -45,8 +49,15 @@ class EnvSpec:
     tiny: Mapping[str, Any] = field(default_factory=dict)
     extra: str | None = None
 
+    def __post_init__(self) -> None:
+        given = (self.env, self.prompt, self.oracle, self.vector_env, self.vocabulary)
+        for entry_point in (*given, *self.abstractions.values()):
+            if entry_point is not None:
+                _split(entry_point)
+
 
 _TABLE: dict[str, EnvSpec] = {}
+_MAKE = "agentgym.registry:make_env"
 
 
 def register(entry: EnvSpec) -> None:
@@ -55,23 +66,29 @@ def register(entry: EnvSpec) -> None:
     Registering the same entry again changes nothing.
 
     Raises:
-        ValueError: If the id is taken by another entry.
+        ValueError: If the id is taken by another entry, or by an environment of Gymnasium's own.
     """
     known = _TABLE.get(entry.id)
     if known == entry:
         return
     if known is not None:
         raise ValueError(f"environment id {entry.id!r} is already registered for {known.env!r}")
-    _TABLE[entry.id] = entry
+    foreign = gym.registry.get(entry.id)
+    if foreign is not None and foreign.entry_point != _MAKE:
+        raise ValueError(
+            f"environment id {entry.id!r} is already registered with Gymnasium for "
+            f"{foreign.entry_point!r}; choose another id"
+        )
     # Strings, so that specs pickle and turn to JSON; the id travels as an argument.
     gym.register(
         id=entry.id,
-        entry_point="agentgym.registry:make_env",
+        entry_point=_MAKE,
         vector_entry_point="agentgym.registry:make_vector_env" if entry.vector_env else None,
         disable_env_checker=True,
         order_enforce=False,
         kwargs={"env_id": entry.id},
     )
+    _TABLE[entry.id] = entry
 
 
 def registered() -> tuple[str, ...]:
@@ -106,9 +123,7 @@ def load(entry_point: str, extra: str | None = None) -> Any:
     Raises:
         ImportError: If a requirement is missing, or a foreign package hides one of the suite's.
     """
-    module_name, _, attribute = entry_point.partition(":")
-    if not attribute:
-        raise ValueError(f"entry point {entry_point!r} is not of the form 'package.module:name'")
+    module_name, attribute = _split(entry_point)
     check_room(module_name)
     try:
         module = importlib.import_module(module_name)
@@ -119,11 +134,22 @@ def load(entry_point: str, extra: str | None = None) -> Any:
     return getattr(module, attribute)
 
 
+def _split(entry_point: str) -> tuple[str, str]:
+    module, _, attribute = entry_point.partition(":")
+    if not (attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        raise ValueError(f"entry point {entry_point!r} is not of the form 'package.module:name'")
+    return module, attribute
+
+
 def missing_extra(package: str, extra: str) -> ImportError:
-    """The error for an optional requirement that is not installed."""
-    return ImportError(
-        f"{package!r} is not installed; it comes with: pip install 'agentgym-suite[{extra}]'"
-    )
+    """The error for an optional requirement that is not installed.
+
+    Args:
+        package: What could not be imported.
+        extra: An extra of this suite, or a whole requirement such as ``my-envs[browser]``.
+    """
+    requirement = extra if "[" in extra else f"agentgym-suite[{extra}]"
+    return ImportError(f"{package!r} is not installed; it comes with: pip install '{requirement}'")
 
 
 def make_env(env_id: str, **kwargs: Any) -> gym.Env[Any, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOMS = ("envs", "adapters", "trainers")
@@ -39,9 +40,13 @@ def check_room(module_name: str) -> None:
 def _location(top: str) -> Path | None:
     """Folder (or file) of the package that ``import top`` would give, or None if there is none."""
     loaded = sys.modules.get(top)
-    spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(top)
-    if spec is None:
-        return None
-    if spec.submodule_search_locations:
-        return Path(next(iter(spec.submodule_search_locations))).resolve()
-    return Path(spec.origin).resolve() if spec.origin else None
+    folders: Iterable[str] | None
+    if loaded is not None:  # its __spec__ may be missing: modules can be made by hand
+        folders, file = getattr(loaded, "__path__", None), getattr(loaded, "__file__", None)
+    else:
+        spec = importlib.util.find_spec(top)
+        if spec is None:
+            return None
+        folders, file = spec.submodule_search_locations, spec.origin
+    first = next(iter(folders or ()), file)
+    return Path(first).resolve() if first else None
