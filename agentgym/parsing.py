@@ -11,9 +11,7 @@ __all__ = ["ActionFormat", "ParsedAction", "parse_bare", "parse_tags", "parser"]
 
 ActionFormat = Literal["tags", "bare"]
 
-_ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE)
-_OPEN_ACTION = re.compile(r"<action>(.*)\Z", re.DOTALL | re.IGNORECASE)
-_THINK = re.compile(r"<think>(.*?)</think>", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(r"<(/?)(think|action)>", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +33,47 @@ class ParsedAction:
 def parse_tags(text: str) -> ParsedAction:
     """Parse ``<think>...</think><action>...</action>``.
 
-    Well-formed text has exactly one action, outside the thought, not empty. Otherwise the best
-    guess is sent (the last action named, or the text outside the thought) and ``format_ok`` is
-    False.
+    Well-formed text has exactly one action, outside the thought, not empty. A thought may lack its
+    opening tag, since some chat templates write it into the prompt. Otherwise the best guess is
+    sent (the last action named, or the text outside the thought) and ``format_ok`` is False. The
+    time taken is linear in the text, whatever the tags do.
     """
-    thoughts = _THINK.findall(text)
+    thoughts, outside, unclosed = _cut(text, "think")
+    if not thoughts and unclosed is None:
+        tags = [tag for tag in _TAG.finditer(text) if tag[2].lower() == "think"]
+        if tags:  # closing tags alone: the prompt opened the thought
+            thoughts, outside = [text[: tags[0].start()]], text[tags[0].end() :]
     # Actions that the model merely considers while thinking are not its decision.
-    outside = _THINK.sub(" ", text)
-    unclosed = "<think>" in outside.lower()
-    actions = [found.strip() for found in _ACTION.findall(outside)]
+    actions, rest, dangling = _cut(outside, "action")
     thought = thoughts[0].strip() if thoughts else None
     if actions:
-        ok = len(actions) == 1 and bool(actions[0]) and len(thoughts) <= 1 and not unclosed
-        return ParsedAction(actions[-1], ok, thought)
-    dangling = _OPEN_ACTION.search(outside)
-    guess = dangling.group(1) if dangling else re.sub(r"</?(?:think|action)>", " ", outside)
+        action = actions[-1].strip()
+        ok = len(actions) == 1 and bool(action) and len(thoughts) <= 1 and unclosed is None
+        return ParsedAction(action, ok, thought)
+    guess = outside[dangling:] if dangling is not None else _TAG.sub(" ", rest)
     return ParsedAction(guess.strip(), False, thought)
+
+
+def _cut(text: str, name: str) -> tuple[list[str], str, int | None]:
+    """What stands between the tags ``name``, the text without it, and where an open one starts."""
+    inside: list[str] = []
+    outside: list[str] = []
+    opened: int | None = None
+    at = 0
+    for tag in _TAG.finditer(text):
+        if tag[2].lower() != name:
+            continue
+        if not tag[1] and opened is None:
+            opened = tag.end()
+            outside.append(text[at : tag.start()])
+            at = tag.start()
+        elif tag[1] and opened is not None:
+            inside.append(text[opened : tag.start()])
+            opened, at = None, tag.end()
+    outside.append(text[at:])
+    joined = " ".join(outside)
+    # Where a tag stays open, ``at`` is its start: it stands in the text outside.
+    return inside, joined, None if opened is None else len(joined) - len(text) + opened
 
 
 def parse_bare(text: str) -> ParsedAction:
