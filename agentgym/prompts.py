@@ -150,7 +150,43 @@ class Dialogue(Protocol):
         ...
 
 
-class ConversationRenderer:
+class _ChatRenderer:
+    """Messages to token ids through a tokenizer's chat template."""
+
+    def __init__(self, tokenizer: ChatTokenizer, prompt: EnvPrompt) -> None:
+        self.tokenizer, self.prompt = tokenizer, prompt
+        #: The instructions open the first user message: the template has no place of their own.
+        self.folds_system = not self._takes_system()
+
+    def text(self, messages: list[Message], generate: bool) -> str:
+        """Messages through the template."""
+        rendered = self.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=generate
+        )
+        return str(rendered)
+
+    def encode(self, text: str) -> np.ndarray:
+        """Template text to ids; the template itself writes the special tokens."""
+        return np.asarray(self.tokenizer.encode(text, add_special_tokens=False), np.int32)
+
+    def messages(self, user: str, info: Info) -> list[Message]:
+        """The instructions and one user message."""
+        system = self.prompt.system(info)
+        if not system:
+            return [{"role": "user", "content": user}]
+        if self.folds_system:
+            return [{"role": "user", "content": f"{system}\n\n{user}"}]
+        return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+    def _takes_system(self) -> bool:
+        messages = [{"role": "system", "content": _MARK}, {"role": "user", "content": "x"}]
+        try:
+            return _MARK in self.text(messages, generate=True)
+        except Exception:  # templates refuse a role by raising whatever their engine raises
+            return False
+
+
+class ConversationRenderer(_ChatRenderer):
     """Append-only conversations through a tokenizer's chat template.
 
     Some templates drop earlier thinking when a later turn is rendered. Then the tokens of one
@@ -158,6 +194,9 @@ class ConversationRenderer:
     that never occurs at deployment. ``on_rewrite`` says what to do: ``refuse`` raises
     :class:`PrefixError` here; ``branch`` renders every turn anew and starts a new sequence where
     the prefix breaks (said in a warning).
+
+    Some templates refuse a system message, or move it to the latest user message. There the
+    instructions open the first user message instead.
 
     Args:
         tokenizer: Tokenizer with a chat template.
@@ -176,8 +215,11 @@ class ConversationRenderer:
     ) -> None:
         if on_rewrite not in ("refuse", "branch"):
             raise ValueError(f"on_rewrite must be 'refuse' or 'branch', got {on_rewrite!r}")
-        self.tokenizer, self.prompt = tokenizer, prompt
-        self.branches = self._rewrites()
+        super().__init__(tokenizer, prompt)
+        self.branches = not self._keeps_earlier_turns([])
+        if not self.branches and not self.folds_system:
+            system = {"role": "system", "content": "s"}
+            self.folds_system = not self._keeps_earlier_turns([system])
         if self.branches and on_rewrite == "refuse":
             raise PrefixError(
                 "the tokenizer's chat template rewrites earlier assistant turns (it strips their "
@@ -194,54 +236,47 @@ class ConversationRenderer:
         """Start an episode."""
         return _Branching(self) if self.branches else _AppendOnly(self)
 
-    def text(self, messages: list[Message], generate: bool) -> str:
-        """Messages through the template."""
-        rendered = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=generate
-        )
-        return str(rendered)
-
-    def encode(self, text: str) -> np.ndarray:
-        """Template text to ids; the template itself writes the special tokens."""
-        return np.asarray(self.tokenizer.encode(text, add_special_tokens=False), np.int32)
-
     def opening(self, observation: str, info: Info) -> list[Message]:
         """The messages before the first answer."""
-        system = self.prompt.system(info)
-        first = self.prompt.first(observation, info)
-        head: list[Message] = [{"role": "system", "content": system}] if system else []
-        return [*head, {"role": "user", "content": first}]
+        return self.messages(self.prompt.first(observation, info), info)
 
-    def bridge(self, message: str) -> np.ndarray:
-        """Ids between the end of an answer and the start of the next one."""
+    def bridge(self, action_ids: Sequence[int], message: str) -> np.ndarray:
+        """Ids between an answer, as it was sampled, and the start of the next one."""
         messages = [
             {"role": "user", "content": "x"},
             {"role": "assistant", "content": _MARK},
             {"role": "user", "content": message},
         ]
         rendered = self.text(messages, generate=True)
-        return self.encode(rendered[rendered.index(_MARK) + len(_MARK) :])
+        ids = self.encode(rendered[rendered.index(_MARK) + len(_MARK) :])
+        return self._drop_repeated_stop(action_ids, ids)
 
-    def _rewrites(self) -> bool:
-        opening = [{"role": "user", "content": "x"}]
+    def _drop_repeated_stop(self, action_ids: Sequence[int], bridge: np.ndarray) -> np.ndarray:
+        """Leave out the closing token where the model has already written it.
+
+        Templates may put white space between an answer and its closing token; it goes too.
+        """
+        if not len(action_ids):
+            return bridge
+        last = int(action_ids[-1])
+        for index, token in enumerate(bridge):
+            if int(token) == last:
+                return bridge[index + 1 :]
+            if str(self.tokenizer.decode([int(token)])).strip():
+                break
+        return bridge
+
+    def _keeps_earlier_turns(self, head: list[Message]) -> bool:
+        """Whether an answered turn is rendered as it was when the answer was asked for."""
+        opening = [*head, {"role": "user", "content": "x"}]
         answer = f"<think>\n{_PROBE_THOUGHT}\n</think>\n\n{_MARK}"
         before = self.text(opening, generate=True)
-        after = self.text(
-            [
-                *opening,
-                {"role": "assistant", "content": answer},
-                {"role": "user", "content": "y"},
-            ],
-            generate=True,
-        )
-        return not after.startswith(before + answer)
-
-
-def _drop_repeated_stop(action_ids: Sequence[int], bridge: np.ndarray) -> np.ndarray:
-    """Leave out the closing token where the model has already written it."""
-    if len(action_ids) and len(bridge) and int(action_ids[-1]) == int(bridge[0]):
-        return bridge[1:]
-    return bridge
+        reply = [{"role": "assistant", "content": answer}, {"role": "user", "content": "y"}]
+        after = self.text([*opening, *reply], generate=True)
+        if before.rstrip().endswith("<think>"):  # the prompt opens the thought
+            answer = answer.removeprefix("<think>").lstrip()
+        # White space that the template puts before an answer is glue, not a rewrite.
+        return after.startswith(before) and after[len(before) :].lstrip().startswith(answer)
 
 
 @dataclass(slots=True)
@@ -258,8 +293,7 @@ class _AppendOnly:
     def reply(
         self, action_ids: Sequence[int], text: str, action: str, observation: str, info: Info
     ) -> Rendered:
-        bridge = self.renderer.bridge(self.renderer.prompt.next(observation, info))
-        context = _drop_repeated_stop(action_ids, bridge)
+        context = self.renderer.bridge(action_ids, self.renderer.prompt.next(observation, info))
         self._ids = np.concatenate([self._ids, np.asarray(action_ids, np.int32), context])
         return Rendered(self._ids, context, extends=True)
 
@@ -292,7 +326,7 @@ class _Branching:
         return Rendered(self._ids, self._ids, extends=False)
 
 
-class WindowedRenderer:
+class WindowedRenderer(_ChatRenderer):
     """A fresh prompt a decision, quoting the last ``window`` observation/action pairs.
 
     Args:
@@ -304,7 +338,8 @@ class WindowedRenderer:
     def __init__(self, tokenizer: ChatTokenizer, prompt: EnvPrompt, window: int = 2) -> None:
         if window < 0:
             raise ValueError(f"window must be >= 0, got {window!r}")
-        self.tokenizer, self.prompt, self.window = tokenizer, prompt, window
+        super().__init__(tokenizer, prompt)
+        self.window = window
 
     def dialogue(self) -> Dialogue:
         """Start an episode."""
@@ -332,13 +367,8 @@ class _Windowed:
 
     def _render(self, info: Info) -> Rendered:
         renderer = self.renderer
-        system = renderer.prompt.system(info)
         user = renderer.prompt.windowed(self._history, self._observation, info)
-        head: list[Message] = [{"role": "system", "content": system}] if system else []
-        text = renderer.tokenizer.apply_chat_template(
-            [*head, {"role": "user", "content": user}], tokenize=False, add_generation_prompt=True
-        )
-        ids = np.asarray(renderer.tokenizer.encode(str(text), add_special_tokens=False), np.int32)
+        ids = renderer.encode(renderer.text(renderer.messages(user, info), generate=True))
         return Rendered(ids, ids, extends=False)
 
 
