@@ -6,8 +6,15 @@ import asyncio
 import hashlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+)
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium as gym
@@ -91,11 +98,14 @@ class Collector:
 
     # Public -----------------------------------------------------------------------------------
 
-    async def stream(self, specs: Iterable[EpisodeSpec]) -> AsyncIterator[Trajectory]:
+    async def stream(
+        self, specs: Iterable[EpisodeSpec] | AsyncIterable[EpisodeSpec]
+    ) -> AsyncGenerator[Trajectory, None]:
         """Play ``specs`` and yield each trajectory as it ends.
 
         The source is read lazily: the next episode is taken when a slot is free, so it may be
-        endless. Closing the generator cancels what is in flight.
+        endless. An asynchronous source may also make the collector wait, while the episodes in
+        flight go on. Closing the generator cancels what is in flight.
 
         Args:
             specs: Episodes to play.
@@ -104,32 +114,56 @@ class Collector:
             Finished trajectories, in order of completion.
 
         Raises:
-            Exception: Whatever the policy raises. A broken engine is not one episode's outcome.
+            Exception: Whatever the policy or the source raises. A broken engine is not one
+                episode's outcome.
         """
-        source = iter(specs)
-        running: set[asyncio.Task[Trajectory]] = set()
-        order: dict[asyncio.Task[Trajectory], int] = {}
+        feed = _Feed(specs)
+        running: dict[asyncio.Task[Trajectory], int] = {}
         try:
-            self._refill(source, running, order)
-            while running:
-                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                finished = sorted(done, key=order.pop)
+            while True:
+                while len(running) < self.config.slots and (spec := feed.take()) is not None:
+                    running[asyncio.ensure_future(self.run_episode(spec))] = self.counters[
+                        "started"
+                    ]
+                    self.counters["started"] += 1
+                waits: set[asyncio.Future[Any]] = set(running)
+                if feed.pending is not None and len(running) < self.config.slots:
+                    waits.add(feed.pending)
+                if not waits:
+                    return
+                done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                finished = [task for task in running if task in done]
                 results = [task.result() for task in finished]
-                self._refill(source, running, order)
+                for task in finished:
+                    del running[task]
                 for trajectory in results:
                     yield trajectory
         finally:
+            await feed.close()
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def collect(self, specs: Iterable[EpisodeSpec]) -> list[Trajectory]:
-        """Play all of ``specs``; the result is in their order, whatever finished first."""
-        listed = list(specs)
+    async def collect(
+        self, specs: Iterable[EpisodeSpec], check: Callable[[], None] | None = None
+    ) -> list[Trajectory]:
+        """Play all of ``specs``; the result is in their order, whatever finished first.
+
+        Args:
+            specs: Episodes to play.
+            check: Called after each episode; what it raises ends the collection.
+        """
+        listed = [replace(spec) for spec in specs]  # copies: one object may be listed twice
         place = {id(spec): index for index, spec in enumerate(listed)}
         out: list[Trajectory | None] = [None] * len(listed)
-        async for trajectory in self.stream(listed):
-            out[place[id(trajectory.spec)]] = trajectory
+        stream = self.stream(listed)
+        try:
+            async for trajectory in stream:
+                out[place[id(trajectory.spec)]] = trajectory
+                if check is not None:
+                    check()
+        finally:
+            await stream.aclose()
         return [trajectory for trajectory in out if trajectory is not None]
 
     async def run_episode(self, spec: EpisodeSpec) -> Trajectory:
@@ -282,20 +316,46 @@ class Collector:
             return InlineSeat(self.make_env)
         return ThreadSeat(self.make_env, self.config.turn_deadline)
 
-    def _refill(
-        self,
-        source: Iterator[EpisodeSpec],
-        running: set[asyncio.Task[Trajectory]],
-        order: dict[asyncio.Task[Trajectory], int],
-    ) -> None:
-        while len(running) < self.config.slots:
-            spec = next(source, None)
-            if spec is None:
-                return
-            task = asyncio.ensure_future(self.run_episode(spec))
-            order[task] = self.counters["started"]
-            self.counters["started"] += 1
-            running.add(task)
+
+class _Feed:
+    """Takes episodes one by one from a source of either kind, without waiting."""
+
+    def __init__(self, specs: Iterable[EpisodeSpec] | AsyncIterable[EpisodeSpec]) -> None:
+        self._sync: Iterator[EpisodeSpec] | None = None
+        self._async: AsyncIterator[EpisodeSpec] | None = None
+        self.pending: asyncio.Future[EpisodeSpec] | None = None
+        if isinstance(specs, AsyncIterable):
+            self._async = aiter(specs)
+            self._ask()
+        else:
+            self._sync = iter(specs)
+
+    def take(self) -> EpisodeSpec | None:
+        """The next episode if there is one now."""
+        if self._sync is not None:
+            return next(self._sync, None)
+        if self.pending is None or not self.pending.done():
+            return None
+        try:
+            spec = self.pending.result()
+        except StopAsyncIteration:
+            self.pending = None
+            return None
+        self._ask()
+        return spec
+
+    def _ask(self) -> None:
+        async def ask(source: AsyncIterator[EpisodeSpec]) -> EpisodeSpec:
+            return await anext(source)
+
+        assert self._async is not None
+        self.pending = asyncio.ensure_future(ask(self._async))
+
+    async def close(self) -> None:
+        """Stop waiting for the source."""
+        if self.pending is not None:
+            self.pending.cancel()
+            await asyncio.gather(self.pending, return_exceptions=True)
 
 
 def _render(function: Callable[..., Rendered], *args: Any) -> Rendered:
