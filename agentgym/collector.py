@@ -14,7 +14,8 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
-from dataclasses import dataclass, field, replace
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
@@ -25,6 +26,7 @@ from agentgym.policy import Completion, FinishReason, Policy, Request, Sampling
 from agentgym.prompts import ConversationRenderer, Dialogue, Rendered, WindowedRenderer
 from agentgym.seats import (
     EnvironmentFault,
+    EnvironmentHang,
     InlineSeat,
     Seat,
     ThreadSeat,
@@ -46,8 +48,10 @@ class CollectorConfig:
         max_episode_tokens: Most tokens (prompt and actions) of an episode; None for no limit but
             the policy's context.
         turn_deadline: Seconds that one call into the environment, or one generation, may take.
-            None runs environments inline: deterministic, without protection from a hang.
-        episode_deadline: Seconds that an episode may take; None for no limit.
+            The first call also makes the environment. None runs environments inline:
+            deterministic, without protection from a hang.
+        episode_deadline: Seconds that an episode may take; None for no limit. An environment that
+            runs inline can only be cut off between its calls.
         run_seed: Enters the key of every random draw.
     """
 
@@ -67,13 +71,25 @@ class CollectorConfig:
                 raise ValueError(f"{name} must be positive or None, got {value!r}")
 
 
+class _TurnDeadlineError(Exception):
+    """A generation took longer than a turn may."""
+
+
 class Collector:
     """Plays episodes and returns them as trajectories.
 
     An environment that raises, hangs past the deadline or returns nonsense ends its own episode
-    with ``INFRA_ERROR`` and is replaced; the others go on. ``counters`` tells how many episodes
-    ended for which reason, and what was dropped: ``episodes``, ``stop/<reason>``, ``env_made``,
-    ``env_lost``, ``format_errors``, ``invalid_actions``, ``action_tokens``, ``prompt_tokens``.
+    with ``INFRA_ERROR`` and is replaced; the others go on.
+
+    ``counters`` tells what happened, and what was dropped:
+
+    * ``started``, ``episodes`` (ended for a reason of their own), ``stop/<reason>``, ``dropped``
+      (cut off because the stream was closed or the policy failed: ``started`` is ``episodes`` plus
+      ``dropped`` plus those in flight), ``undelivered`` (episodes that ended but whose trajectory
+      the reader of the stream did not wait for);
+    * ``env_made``, ``env_lost`` (faulty or in an unknown state), ``env_hung`` (calls or closes
+      that missed the deadline; each holds a thread until it returns, if ever);
+    * ``format_errors``, ``invalid_actions`` (turns), ``action_tokens``, ``prompt_tokens``.
 
     Args:
         make_env: Makes one environment; called once a slot and after each loss.
@@ -94,7 +110,6 @@ class Collector:
         self.counters: Counter[str] = Counter()
         self.env_seconds = 0.0
         self._idle: list[Seat] = []
-        self._serial = 0
 
     # Public -----------------------------------------------------------------------------------
 
@@ -117,32 +132,9 @@ class Collector:
             Exception: Whatever the policy or the source raises. A broken engine is not one
                 episode's outcome.
         """
-        feed = _Feed(specs)
-        running: dict[asyncio.Task[Trajectory], int] = {}
-        try:
-            while True:
-                while len(running) < self.config.slots and (spec := feed.take()) is not None:
-                    running[asyncio.ensure_future(self.run_episode(spec))] = self.counters[
-                        "started"
-                    ]
-                    self.counters["started"] += 1
-                waits: set[asyncio.Future[Any]] = set(running)
-                if feed.pending is not None and len(running) < self.config.slots:
-                    waits.add(feed.pending)
-                if not waits:
-                    return
-                done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                finished = [task for task in running if task in done]
-                results = [task.result() for task in finished]
-                for task in finished:
-                    del running[task]
-                for trajectory in results:
-                    yield trajectory
-        finally:
-            await feed.close()
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+        async with aclosing(self._stream(specs)) as results:
+            async for _, trajectory in results:
+                yield trajectory
 
     async def collect(
         self, specs: Iterable[EpisodeSpec], check: Callable[[], None] | None = None
@@ -152,40 +144,49 @@ class Collector:
         Args:
             specs: Episodes to play.
             check: Called after each episode; what it raises ends the collection.
+
+        Raises:
+            Exception: Whatever the policy, the source or ``check`` raises.
         """
-        listed = [replace(spec) for spec in specs]  # copies: one object may be listed twice
-        place = {id(spec): index for index, spec in enumerate(listed)}
-        out: list[Trajectory | None] = [None] * len(listed)
-        stream = self.stream(listed)
-        try:
-            async for trajectory in stream:
-                out[place[id(trajectory.spec)]] = trajectory
+        out: dict[int, Trajectory] = {}
+        async with aclosing(self._stream(specs)) as results:
+            async for place, trajectory in results:
+                out[place] = trajectory
                 if check is not None:
                     check()
-        finally:
-            await stream.aclose()
-        return [trajectory for trajectory in out if trajectory is not None]
+        return [out[place] for place in sorted(out)]
 
     async def run_episode(self, spec: EpisodeSpec) -> Trajectory:
         """Play one episode. Only a fault of the policy raises."""
         trajectory = Trajectory(spec=spec)
-        self._serial += 1
-        session = f"{spec.group_id}/{spec.member}#{self._serial}"
+        self.counters["started"] += 1
+        session = f"{spec.group_id}/{spec.member}#{self.counters['started']}"
         seat: Seat | None = None
+        sound = True
+        clock = asyncio.timeout(self.config.episode_deadline)
         try:
             seat = self._take_seat()
-            limit = self.config.episode_deadline
-            async with asyncio.timeout(limit):
+            async with clock:
                 await self._play(seat, trajectory, session)
-            self._idle.append(seat)
-            seat = None
         except EnvironmentFault as fault:
+            sound = False
+            self.counters["env_hung"] += isinstance(fault, EnvironmentHang)
             trajectory.stop_reason, trajectory.error = StopReason.INFRA_ERROR, str(fault)
+        except _TurnDeadlineError:
+            _cut_off(trajectory, f"a generation took over {self.config.turn_deadline:g} s")
         except TimeoutError:
-            trajectory.stop_reason, trajectory.truncated = StopReason.DEADLINE, True
+            if not clock.expired():  # the policy's own
+                self.counters["dropped"] += 1
+                raise
+            _cut_off(trajectory, f"the episode took over {self.config.episode_deadline:g} s")
+        except BaseException:
+            self.counters["dropped"] += 1
+            raise
         finally:
             self.policy.release(session)
-            if seat is not None:  # its environment is in an unknown state
+            if seat is not None and sound and not seat.busy:
+                self._idle.append(seat)
+            elif seat is not None:
                 seat.close()
                 self.counters["env_lost"] += 1
         self.counters["episodes"] += 1
@@ -193,22 +194,63 @@ class Collector:
         return trajectory
 
     def close(self) -> None:
-        """Close the environments."""
-        while self._idle:
-            self._idle.pop().close()
+        """Close the environments that wait for an episode."""
+        seats, self._idle = self._idle, []
+        for seat in seats:
+            seat.close()
+        for seat in seats:
+            self.counters["env_hung"] += not seat.join()
+
+    # Many episodes ----------------------------------------------------------------------------
+
+    async def _stream(
+        self, specs: Iterable[EpisodeSpec] | AsyncIterable[EpisodeSpec]
+    ) -> AsyncGenerator[tuple[int, Trajectory], None]:
+        """Trajectories with their place among ``specs``, in order of completion."""
+        feed = _Feed(specs)
+        running: dict[asyncio.Task[Trajectory], int] = {}
+        finished: list[tuple[int, asyncio.Task[Trajectory]]] = []
+        serial = 0
+        try:
+            while True:
+                while len(running) < self.config.slots and (spec := feed.take()) is not None:
+                    running[asyncio.ensure_future(self.run_episode(spec))] = serial
+                    serial += 1
+                # Places are refilled before anything is handed over: the reader may take long.
+                while finished:
+                    place, task = finished.pop(0)
+                    yield place, task.result()
+                waits: set[asyncio.Future[Any]] = set(running)
+                if feed.pending is not None and len(running) < self.config.slots:
+                    waits.add(feed.pending)
+                if not waits:
+                    return
+                done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in running if task in done]:
+                    finished.append((running.pop(task), task))
+                if any(_failed(task) for _, task in finished):
+                    feed.stop()
+                    # What was played well is handed over before the policy's error is.
+                    finished.sort(key=lambda entry: _failed(entry[1]))
+        finally:
+            await feed.close()
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            left = [*running, *(task for _, task in finished)]
+            self.counters["undelivered"] += sum(not _failed(task) for task in left)
 
     # One episode ------------------------------------------------------------------------------
 
     async def _play(self, seat: Seat, trajectory: Trajectory, session: str) -> None:
         spec = trajectory.spec
-        observation, raw_info = check_reset(
+        observation, info = check_reset(
             await self._call(seat, "reset", seed=spec.seed, options=_reset_options(spec))
         )
-        info = _as_info(raw_info)
-        trajectory.task_id = str(info.get("task_id", spec.task_id or ""))
-        trajectory.task_type = str(info.get("task_type", "default"))
-        trajectory.split = str(info.get("split", spec.split or ""))
-        trajectory.goal = str(info.get("goal", ""))
+        trajectory.task_id = info.get("task_id", spec.task_id or "")
+        trajectory.task_type = info.get("task_type", "default")
+        trajectory.split = info.get("split", spec.split or "")
+        trajectory.goal = info.get("goal", "")
         key = (self.config.run_seed, spec.seed, _stable_hash(trajectory.task_id), spec.member)
         dialogue: Dialogue = self.renderer.dialogue()
         prompt = _render(dialogue.open, observation, info)
@@ -218,6 +260,7 @@ class Collector:
             if room <= 0:
                 trajectory.truncated = True
                 trajectory.stop_reason = self._full_reason(prompt)
+                self._keep_tail(trajectory, prompt)
                 return
             completion = await self._generate(prompt, room, (*key, len(trajectory.turns)), session)
             used += len(prompt.context_ids) + len(completion.token_ids)
@@ -232,28 +275,32 @@ class Collector:
                 return
             turn = self._turn(prompt, completion, observation)
             trajectory.turns.append(turn)
-            observation, turn.reward, terminated, truncated, raw_info = check_step(
+            observation, turn.reward, terminated, truncated, info = check_step(
                 await self._call(seat, "step", turn.action)
             )
-            info = _as_info(raw_info)
             turn.action_valid = bool(info.get("action_valid", True))
             turn.score = trajectory.score = float(info.get("score", trajectory.score))
             trajectory.success = bool(info.get("success", False))
+            trajectory.details = info.get("details", {})
             self.counters["format_errors"] += not turn.format_ok
             self.counters["invalid_actions"] += not turn.action_valid
             if terminated or truncated:
                 trajectory.terminated, trajectory.truncated = terminated, truncated
                 trajectory.stop_reason = _stop_reason(info, terminated, trajectory.success)
-                trajectory.details = dict(info.get("details", {}))
-                if truncated and not terminated:
-                    after = _render(
-                        dialogue.reply, turn.action_ids, turn.text, turn.action, observation, info
-                    )
-                    trajectory.tail_ids = after.context_ids
-                return
+                if terminated:
+                    return
             prompt = _render(
                 dialogue.reply, turn.action_ids, turn.text, turn.action, observation, info
             )
+            if truncated:
+                self._keep_tail(trajectory, prompt)
+                return
+
+    def _keep_tail(self, trajectory: Trajectory, prompt: Rendered) -> None:
+        """Keep what the agent would have read next, for the value of a truncated episode."""
+        if trajectory.turns and len(prompt.ids) <= self.policy.max_context:
+            trajectory.tail_ids = prompt.context_ids
+            trajectory.tail_extends = prompt.extends
 
     def _turn(self, prompt: Rendered, completion: Completion, observation: str) -> Turn:
         ids = np.asarray(completion.token_ids, np.int32)
@@ -269,7 +316,7 @@ class Collector:
             action_ids=ids,
             logprobs=np.asarray(completion.logprobs, np.float32),
             versions=np.asarray(completion.versions, np.int32),
-            trainable=np.ones(len(ids), bool) if trainable is None else trainable,
+            trainable=np.ones(len(ids), bool) if trainable is None else np.asarray(trainable, bool),
             finish_reason=completion.finish_reason,
             text=text,
             action=parsed.action,
@@ -285,8 +332,16 @@ class Collector:
         if room < sampling.max_tokens:
             sampling = Sampling(sampling.temperature, room, sampling.stop_token_ids)
         request = Request(prompt.ids, sampling, key, session)
-        async with asyncio.timeout(self.config.turn_deadline):
-            return await self.policy.generate(request)
+        clock = asyncio.timeout(self.config.turn_deadline)
+        try:
+            async with clock:
+                completion = await self.policy.generate(request)
+        except TimeoutError:
+            if clock.expired():
+                raise _TurnDeadlineError from None
+            raise
+        _check_completion(completion)
+        return completion
 
     def _room(self, prompt: Rendered, used: int) -> int:
         room = self.policy.max_context - len(prompt.ids)
@@ -351,6 +406,12 @@ class _Feed:
         assert self._async is not None
         self.pending = asyncio.ensure_future(ask(self._async))
 
+    def stop(self) -> None:
+        """Take nothing more."""
+        self._sync = iter(())
+        if self.pending is not None:
+            self.pending.cancel()
+
     async def close(self) -> None:
         """Stop waiting for the source."""
         if self.pending is not None:
@@ -358,11 +419,35 @@ class _Feed:
             await asyncio.gather(self.pending, return_exceptions=True)
 
 
+def _cut_off(trajectory: Trajectory, why: str) -> None:
+    trajectory.stop_reason, trajectory.truncated = StopReason.DEADLINE, True
+    trajectory.error = why
+
+
+def _failed(task: asyncio.Task[Trajectory]) -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+def _check_completion(completion: Completion) -> None:
+    """Verify that a policy kept its contract; a breach is an error of the run."""
+    n = len(completion.token_ids)
+    for name in ("logprobs", "versions", "trainable"):
+        array = getattr(completion, name)
+        if array is not None and len(array) != n:
+            raise ValueError(f"the policy returned {len(array)} {name} for {n} tokens")
+    if not np.isfinite(np.asarray(completion.logprobs, np.float64)).all():
+        raise ValueError(f"the policy returned non-finite log-probs: {completion.logprobs!r}")
+    if not isinstance(completion.finish_reason, FinishReason):
+        raise TypeError(
+            f"the policy returned finish_reason {completion.finish_reason!r}, not a FinishReason"
+        )
+
+
 def _render(function: Callable[..., Rendered], *args: Any) -> Rendered:
     """Render a prompt; a prompt that chokes on an environment's info is that episode's fault."""
     try:
         return function(*args)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise EnvironmentFault(f"the prompt could not be rendered: {error!r}") from error
 
 
@@ -371,17 +456,10 @@ def _reset_options(spec: EpisodeSpec) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _as_info(raw: dict[str, Any]) -> Info:
-    return raw  # type: ignore[return-value]
-
-
 def _stop_reason(info: Info, terminated: bool, success: bool) -> StopReason:
     given = info.get("stop_reason")
     if given is not None:
-        try:
-            return StopReason(given)
-        except ValueError:
-            raise EnvironmentFault(f"info['stop_reason'] is {given!r}, no known reason") from None
+        return StopReason(given)
     if terminated:
         return StopReason.SOLVED if success else StopReason.FAILED
     return StopReason.MAX_TURNS

@@ -80,15 +80,19 @@ def pack(
         credit: Credit of each, or None (advantages and targets are then 0).
         unit: ``sequence`` makes one row of each run of turns that extend one another (an episode,
             in conversation mode); ``turn`` makes one row a turn, with its whole prefix as context.
-        tail: Append the context after the last action, for a bootstrap value.
+        tail: Add the context after the last action, for a bootstrap value: at the end of the
+            last row where it continues it, else as a row of its own without a sampled token. The
+            value stands at the row's last token.
 
     Returns:
         Rows in the order of trajectories and turns. Turns without a sampled token make no row of
         their own.
 
     Raises:
-        ValueError: If credit and turns do not match in number or length.
+        ValueError: If credit and turns do not match in number or length, or the unit is unknown.
     """
+    if unit not in ("sequence", "turn"):
+        raise ValueError(f"unknown unit {unit!r}; known: sequence, turn")
     if credit is not None and len(credit) != len(trajectories):
         raise ValueError(f"{len(credit)} credits for {len(trajectories)} trajectories")
     rows: list[Row] = []
@@ -98,21 +102,23 @@ def pack(
             _check_credit(trajectory, own)
         start = 0
         turns = trajectory.turns
+        nothing = trajectory.tail_ids[:0]
         while start < len(turns):
             stop = start + 1
             while stop < len(turns) and turns[stop].extends:
                 stop += 1
-            tail_ids = (
-                trajectory.tail_ids if tail and stop == len(turns) else trajectory.tail_ids[:0]
-            )
+            appended = tail and trajectory.tail_extends and stop == len(turns)
+            tail_ids = trajectory.tail_ids if appended else nothing
             if unit == "sequence":
                 rows.append(_row(trajectory, own, index, start, stop, start, tail_ids))
             else:
                 for turn in range(start, stop):
-                    last = tail_ids if turn == stop - 1 else tail_ids[:0]
+                    last = tail_ids if turn == stop - 1 else nothing
                     rows.append(_row(trajectory, own, index, start, turn + 1, turn, last))
             start = stop
-    return [row for row in rows if row.spans]
+        if tail and turns and not trajectory.tail_extends:
+            rows.append(_row(trajectory, None, index, start, start, start, trajectory.tail_ids))
+    return [row for row in rows if row.spans or row.n_tail]
 
 
 def _check_credit(trajectory: Trajectory, credit: Credit) -> None:

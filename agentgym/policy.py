@@ -76,6 +76,7 @@ class Completion:
         finish_reason: Why it ended.
         trainable: False where a token must stay out of the loss (for instance sampled from a KV
             cache of older weights); None means all may be used. bool (n,).
+        details: What the engine has to tell besides (timings, cache hits).
     """
 
     token_ids: tuple[int, ...]

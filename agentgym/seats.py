@@ -13,49 +13,84 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
-__all__ = ["EnvironmentFault", "InlineSeat", "Seat", "ThreadSeat", "check_reset", "check_step"]
+from agentgym.info import Info, StopReason
+
+__all__ = [
+    "EnvironmentFault",
+    "EnvironmentHang",
+    "InlineSeat",
+    "Seat",
+    "ThreadSeat",
+    "check_reset",
+    "check_step",
+]
+
+
+# What an environment may raise without ending the run; Ctrl-C is the user's, not its own.
+_FAULTS = (Exception, SystemExit, asyncio.CancelledError)
+_REASONS = frozenset(str(reason) for reason in StopReason)
 
 
 class EnvironmentFault(RuntimeError):
     """An environment raised, hung, or returned something that is not of Gymnasium's form."""
 
 
+class EnvironmentHang(EnvironmentFault):
+    """A call into an environment did not return in time."""
+
+
 class Seat(Protocol):
     """Runs calls into one environment."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is still running, so that the environment's state is unknown."""
+        ...
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the environment.
 
         Raises:
-            EnvironmentFault: If the call raises or takes longer than the deadline.
+            EnvironmentFault: If the call raises.
+            EnvironmentHang: If it takes longer than the deadline.
         """
         ...
 
     def close(self) -> None:
-        """Close the environment, or abandon it where it cannot be reached."""
+        """Close the environment, as soon as a call that still runs has returned."""
+        ...
+
+    def join(self) -> bool:
+        """Wait for the close, within the deadline; whether it has happened."""
         ...
 
 
 class InlineSeat:
     """Calls the environment in the event loop: deterministic order, no protection from a hang."""
 
+    busy = False
+
     def __init__(self, make_env: Callable[[], gym.Env[Any, Any]]) -> None:
         try:
             self._env = make_env()
-        except Exception as error:
-            raise EnvironmentFault(f"making the environment failed: {error!r}") from error
+        except _FAULTS as error:
+            raise EnvironmentFault(f"making the environment failed: {_short(error)}") from error
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """See :class:`Seat`."""
         try:
             return getattr(self._env, method)(*args, **kwargs)
-        except Exception as error:
-            raise EnvironmentFault(f"{method}() raised {error!r}") from error
+        except _FAULTS as error:
+            raise EnvironmentFault(f"{method}() raised {_short(error)}") from error
 
     def close(self) -> None:
         """See :class:`Seat`."""
-        with contextlib.suppress(Exception):  # a fault while closing has no one left to hurt
+        with contextlib.suppress(*_FAULTS):  # a fault while closing has no one left to hurt
             self._env.close()
+
+    def join(self) -> bool:
+        """See :class:`Seat`."""
+        return True
 
 
 class ThreadSeat:
@@ -64,27 +99,41 @@ class ThreadSeat:
     The thread is a daemon: Python cannot stop it, and it must not keep the program alive.
 
     Args:
-        make_env: Makes the environment, on the thread.
+        make_env: Makes the environment, on the thread, within the first call.
         deadline: Seconds that one call may take.
     """
 
     def __init__(self, make_env: Callable[[], gym.Env[Any, Any]], deadline: float) -> None:
         self._deadline = deadline
         self._jobs: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
-        thread = threading.Thread(
-            target=_serve, args=(make_env, self._jobs), name="agentgym-env", daemon=True
+        self._free = threading.Event()
+        self._free.set()
+        self._thread = threading.Thread(
+            target=_serve,
+            args=(make_env, self._jobs, self._free),
+            name="agentgym-env",
+            daemon=True,
         )
-        thread.start()
+        self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """See :class:`Seat`."""
+        return not self._free.is_set()
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """See :class:`Seat`."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
+        self._free.clear()
         self._jobs.put((loop, future, method, args, kwargs))
         try:
-            return await asyncio.wait_for(future, self._deadline)
+            async with asyncio.timeout(self._deadline) as clock:
+                return await future
         except TimeoutError:
-            raise EnvironmentFault(
+            if not clock.expired():
+                raise
+            raise EnvironmentHang(
                 f"{method}() did not return within {self._deadline:g} s"
             ) from None
 
@@ -92,9 +141,16 @@ class ThreadSeat:
         """See :class:`Seat`."""
         self._jobs.put(None)
 
+    def join(self) -> bool:
+        """See :class:`Seat`."""
+        self._thread.join(self._deadline)
+        return not self._thread.is_alive()
+
 
 def _serve(
-    make_env: Callable[[], gym.Env[Any, Any]], jobs: queue.SimpleQueue[tuple[Any, ...] | None]
+    make_env: Callable[[], gym.Env[Any, Any]],
+    jobs: queue.SimpleQueue[tuple[Any, ...] | None],
+    free: threading.Event,
 ) -> None:
     env: gym.Env[Any, Any] | None = None
     while (job := jobs.get()) is not None:
@@ -106,13 +162,15 @@ def _serve(
                 env = make_env()
             result = getattr(env, method)(*args, **kwargs)
         except BaseException as error:
-            fault = EnvironmentFault(f"{method}() raised {error!r}")
+            doing = f"{method}() raised" if env is not None else "making the environment failed:"
+            fault = EnvironmentFault(f"{doing} {_short(error)}")
             fault.__cause__ = error
+        free.set()
         # The loop may be gone by the time a hung call returns.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, future, result, fault)
     if env is not None:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(BaseException):
             env.close()
 
 
@@ -125,19 +183,19 @@ def _settle(future: asyncio.Future[Any], result: Any, fault: EnvironmentFault | 
         future.set_result(result)
 
 
-def check_reset(result: Any) -> tuple[str, dict[str, Any]]:
+def check_reset(result: Any) -> tuple[str, Info]:
     """Verify what ``reset`` returned.
 
     Raises:
-        EnvironmentFault: If it is not ``(text, dict)``.
+        EnvironmentFault: If it is not ``(text, info)``.
     """
     if not isinstance(result, tuple) or len(result) != 2:
         raise EnvironmentFault(f"reset() returned {_short(result)}, not (observation, info)")
     observation, info = result
-    return _text(observation, "reset"), _dict(info, "reset")
+    return _text(observation, "observation", "reset"), _info(info, "reset")
 
 
-def check_step(result: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
+def check_step(result: Any) -> tuple[str, float, bool, bool, Info]:
     """Verify what ``step`` returned.
 
     Raises:
@@ -149,40 +207,81 @@ def check_step(result: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
             "terminated, truncated, info)"
         )
     observation, reward, terminated, truncated, info = result
-    try:
-        number = float(reward)
-    except (TypeError, ValueError):
-        raise EnvironmentFault(f"step() returned reward {_short(reward)}, not a number") from None
-    if not math.isfinite(number):
-        raise EnvironmentFault(f"step() returned the non-finite reward {number!r}")
-    for name, flag in (("terminated", terminated), ("truncated", truncated)):
-        if not isinstance(flag, (bool, np.bool_)):
-            raise EnvironmentFault(f"step() returned {name}={_short(flag)}, not a bool")
     return (
-        _text(observation, "step"),
-        number,
-        bool(terminated),
-        bool(truncated),
-        _dict(info, "step"),
+        _text(observation, "observation", "step"),
+        _number(reward, "reward", "step"),
+        _flag(terminated, "terminated", "step"),
+        _flag(truncated, "truncated", "step"),
+        _info(info, "step"),
     )
 
 
-def _text(value: Any, where: str) -> str:
+def _info(info: Any, where: str) -> Info:
+    """Verify the keys that the suite reads; an environment of another origin may lack them."""
+    if not isinstance(info, dict):
+        raise EnvironmentFault(f"{where}() returned info {_short(info)}, not a dict")
+    for name in ("task_id", "task_type", "split", "goal"):
+        if name in info:
+            _text(info[name], f"info[{name!r}]", where)
+    for name in ("action_valid", "success"):
+        if name in info:
+            _flag(info[name], f"info[{name!r}]", where)
+    if "score" in info and not 0 <= _number(info["score"], "info['score']", where) <= 1:
+        raise EnvironmentFault(
+            f"{where}() returned info['score']={_short(info['score'])}, not within [0, 1]"
+        )
+    if not isinstance(info.get("details", {}), dict):
+        raise EnvironmentFault(
+            f"{where}() returned info['details']={_short(info['details'])}, not a dict"
+        )
+    actions = info.get("admissible_actions")
+    if actions is not None and not (
+        isinstance(actions, (tuple, list)) and all(isinstance(item, str) for item in actions)
+    ):
+        raise EnvironmentFault(
+            f"{where}() returned info['admissible_actions']={_short(actions)}, "
+            "not a tuple of str or None"
+        )
+    reason = info.get("stop_reason")
+    if reason is not None and not (isinstance(reason, str) and reason in _REASONS):
+        raise EnvironmentFault(
+            f"{where}() returned info['stop_reason']={_short(reason)}; known reasons are "
+            f"{', '.join(StopReason)}"
+        )
+    return info  # type: ignore[return-value]
+
+
+def _text(value: Any, name: str, where: str) -> str:
     if not isinstance(value, str):
-        raise EnvironmentFault(f"{where}() returned observation {_short(value)}, not a str")
+        raise EnvironmentFault(f"{where}() returned {name} {_short(value)}, not a str")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise EnvironmentFault(f"{where}() returned text with a lone surrogate") from None
+        raise EnvironmentFault(f"{where}() returned {name} with a lone surrogate") from None
     return value
 
 
-def _dict(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise EnvironmentFault(f"{where}() returned info {_short(value)}, not a dict")
-    return value
+def _number(value: Any, name: str, where: str) -> float:
+    try:
+        # Text that reads as a number is a mistake of its author, not a number.
+        number = math.nan if isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise EnvironmentFault(f"{where}() returned {name} {_short(value)}, not a finite number")
+    return number
+
+
+def _flag(value: Any, name: str, where: str) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise EnvironmentFault(f"{where}() returned {name}={_short(value)}, not a bool")
+    return bool(value)
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    """A short repr, even of objects whose own fails."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"<{type(value).__name__} whose repr() fails>"
+    return text if len(text) <= 200 else text[:197] + "..."

@@ -95,9 +95,11 @@ class Trajectory:
         score: Final score in [0, 1].
         success: The task was solved.
         tail_ids: Context after the last action, fed to the critic to bootstrap a truncated
-            episode; shape (k,), empty where it is not needed.
+            episode; int32 (k,), empty where it is not needed or exceeds the policy's context.
+        tail_extends: ``tail_ids`` continues the last turn's sequence; False where it is a whole
+            prompt of its own (windowed mode).
         details: ``info["details"]`` of the last step.
-        error: What went wrong, for ``INFRA_ERROR``.
+        error: What went wrong, for ``INFRA_ERROR`` and ``DEADLINE``.
     """
 
     spec: EpisodeSpec
@@ -112,6 +114,7 @@ class Trajectory:
     score: float = 0.0
     success: bool = False
     tail_ids: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    tail_extends: bool = True
     details: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
 
