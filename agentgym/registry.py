@@ -31,6 +31,9 @@ class EnvSpec:
         abstractions: Preset name to entry point of a progress abstraction.
         vocabulary: Entry point of ``vocabulary(**env_args) -> list[str]``, words and phrases
             for the tiny policy's tokenizer, or None.
+        baselines: Entry point of ``baselines(env, specs) -> dict[str, dict[str, float]]``: fixed
+            rules to print beside a policy's evaluation (name to quantity to value), or None.
+        diagnostics: Metric name to the key of ``info["details"]`` that an evaluation averages.
         tiny: Keyword arguments of ``gym.make`` that suit the tiny policy.
         extra: Extra of this suite to install before the environment can be made, or a whole
             requirement such as ``my-envs[browser]``; None where nothing is needed.
@@ -46,11 +49,15 @@ class EnvSpec:
     vector_env: str | None = None
     abstractions: Mapping[str, str] = field(default_factory=dict)
     vocabulary: str | None = None
+    baselines: str | None = None
+    diagnostics: Mapping[str, str] = field(default_factory=dict)
     tiny: Mapping[str, Any] = field(default_factory=dict)
     extra: str | None = None
 
     def __post_init__(self) -> None:
-        given = (self.env, self.prompt, self.oracle, self.vector_env, self.vocabulary)
+        given = (
+            self.env, self.prompt, self.oracle, self.vector_env, self.vocabulary, self.baselines
+        )  # fmt: skip
         for entry_point in (*given, *self.abstractions.values()):
             if entry_point is not None:
                 _split(entry_point)

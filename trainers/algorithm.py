@@ -76,6 +76,7 @@ class CreditBatch:
         train_actor: False while only the critic learns.
         metrics: Numbers for the run's log.
         dropped: Trajectories left out; an asynchronous producer replaces them.
+        missing: Trajectories still to be sampled before the batch is worth an update.
     """
 
     trajectories: list[Trajectory]
@@ -83,6 +84,7 @@ class CreditBatch:
     train_actor: bool = True
     metrics: dict[str, Any] = field(default_factory=dict)
     dropped: int = 0
+    missing: int = 0
 
 
 class Algorithm:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from agentgym.parsing import ActionFormat
 from agentgym.prompts import PromptMode
@@ -22,6 +22,7 @@ from trainers.advantages.gae import EndRule
 from trainers.advantages.kl import KLKind
 from trainers.aggregation import Aggregation
 from trainers.losses import Correction, CorrectionLevel, PolicyLossKind
+from trainers.run_dir import RunDirError, read_config
 
 __all__ = ["Preset", "TrainConfig", "parse_args", "parse_env_args"]
 
@@ -311,7 +312,9 @@ def with_preset(kind: type[Config], preset: Preset, model: str) -> Config:
 def parse_args(kind: type[Config], argv: Sequence[str] | None = None, program: str = "") -> Config:
     """Read the command line into a trainer's config.
 
-    The preset is looked up first, so that ``--help`` shows the values that would be used.
+    The preset is looked up first, so that ``--help`` shows the values that would be used. With
+    ``--resume`` the configuration comes from the run directory, and only ``--steps`` may be given
+    beside it.
 
     Raises:
         SystemExit: For ``--help``, or with status 2 for flags or values that are refused.
@@ -321,25 +324,69 @@ def parse_args(kind: type[Config], argv: Sequence[str] | None = None, program: s
     except ModuleNotFoundError as error:
         raise missing_extra("tyro", "torch") from error
     arguments = list(sys.argv[1:] if argv is None else argv)
-    preset = _peek(arguments, "--preset") or "auto"
-    if preset not in ("auto", "tiny", "paper"):
-        raise SystemExit(f"--preset is {preset}; it must be auto, tiny or paper")
-    default = with_preset(kind, preset, _peek(arguments, "--model") or "tiny")  # type: ignore[arg-type]
-    config = tyro.cli(
-        kind,
-        args=arguments,
-        default=default,
-        prog=program or None,
-        description=(kind.__doc__ or "").strip().split("\n\nAttributes:")[0],
-        config=(tyro.conf.FlagConversionOff,),
-    )
-    config = dataclasses.replace(config, preset=default.preset)
     try:
+        preset = _peek(arguments, "--preset") or "auto"
+        if preset not in get_args(Preset):
+            raise ValueError(f"--preset is {preset}; it must be auto, tiny or paper")
+        resume = _peek(arguments, "--resume")
+        if resume is not None:
+            default = _stored_config(kind, Path(resume), arguments)
+        else:
+            model = _peek(arguments, "--model") or "tiny"
+            default = with_preset(kind, preset, model)  # type: ignore[arg-type]
+        config = tyro.cli(
+            kind,
+            args=arguments,
+            default=default,
+            prog=program or None,
+            description=(kind.__doc__ or "").strip().split("\n\nAttributes:")[0],
+            config=(tyro.conf.FlagConversionOff,),
+        )
+        config = dataclasses.replace(config, preset=default.preset)
         config.validate()
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from error
     return config
+
+
+def _stored_config(kind: type[Config], folder: Path, arguments: Sequence[str]) -> Config:
+    """The configuration of the run that is resumed.
+
+    Raises:
+        ValueError: If it is no run of this trainer, or flags would change it.
+    """
+    flags = [word.partition("=")[0] for word in arguments if word.startswith("--")]
+    others = sorted(set(flags) - {"--resume", "--steps", "--help"})
+    if others:
+        raise ValueError(
+            f"{', '.join(others)} cannot be given with --resume: the run keeps the configuration "
+            "it was started with; only --steps may be raised"
+        )
+    if not folder.is_dir():
+        raise ValueError(f"--resume is {folder}; it must be an existing run directory")
+    try:
+        about = read_config(folder)
+    except RunDirError as error:
+        raise ValueError(str(error)) from error
+    stored = about["config"]
+    names = {field.name for field in dataclasses.fields(kind)}
+    if set(stored) != names:
+        odd = sorted(set(stored) ^ names)
+        raise ValueError(
+            f"{folder} is a run of {about['name']!r} with other settings than this trainer's "
+            f"(they differ in {', '.join(odd[:5])}); resume it with python -m "
+            f"trainers.{about['name']} of the version that made it"
+        )
+    values = dict(stored)
+    for field in dataclasses.fields(kind):
+        if values[field.name] is None:
+            continue
+        if "Path" in str(field.type):
+            values[field.name] = Path(values[field.name])
+        elif isinstance(values[field.name], list):
+            values[field.name] = tuple(values[field.name])
+    return kind(**{**values, "run_dir": None, "resume": folder})
 
 
 def _peek(arguments: Sequence[str], flag: str) -> str | None:

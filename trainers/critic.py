@@ -61,7 +61,7 @@ class Critic(nn.Module):
         Returns:
             ``values_BT`` with ``values[t] = v(x_<t)`` and ``v_boot_B``; float32.
         """
-        trunk = self._trunk if self.shared else self.trunk
+        trunk: nn.Module = self._trunk if self.shared else self.trunk
         # Rows are padded on the right and the trunk is causal: no token sees the padding.
         hidden = trunk(input_ids=token_ids_BT, use_cache=False).last_hidden_state
         said_BT = self.head(hidden.to(self.head.weight.dtype)).squeeze(-1)

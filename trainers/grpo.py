@@ -129,8 +129,19 @@ class GRPO(Algorithm):
             keep_N = keep_N & ~result.zero_variance_N
         kept = [trajectory for trajectory, keep in zip(trajectories, keep_N, strict=True) if keep]
         credit = spread(kept, result.advantages_N[keep_N], config.adv_norm)
+        missing = 0
+        if (
+            config.dynamic_sampling
+            and len(trajectories) < config.max_resamples * config.trajectories
+        ):
+            short = max(config.trajectories - len(kept), 0)
+            missing = -(-short // config.group_size) * config.group_size
         return CreditBatch(
-            kept, credit, metrics=group_metrics(result), dropped=len(trajectories) - len(kept)
+            kept,
+            credit,
+            metrics=group_metrics(result),
+            dropped=len(trajectories) - len(kept),
+            missing=missing,
         )
 
     def _return(self, trajectory: Trajectory) -> float:
