@@ -1,0 +1,199 @@
+"""What both kinds of embedded catalogue share: product drafts, price rules and product ids."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeVar
+
+__all__ = [
+    "FAMILY_SIZE",
+    "GROUP_SIZE",
+    "MAX_PRODUCTS",
+    "Dice",
+    "Draft",
+    "Request",
+    "asin_of",
+    "asin_pieces",
+    "highest_bound",
+    "normal_value",
+    "split_of_family",
+]
+
+T = TypeVar("T")
+
+#: Products in a group: two price decoys, then the target.
+GROUP_SIZE = 3
+#: Products in a family: three groups.
+FAMILY_SIZE = 3 * GROUP_SIZE
+
+# Seven of ten families train, two test, one validates; the order makes every split appear early.
+_SPLITS = ("train", "test", "train", "validation", "train", "train", "test") + ("train",) * 3
+
+_LETTERS = "BCDFGHJKLMNPQRSTVWXYZ"
+_DIGITS = "0123456789"
+_EITHER = _DIGITS + _LETTERS
+_BLOCK = 1024
+_SECOND = 32
+_FIRST_CODES = len(_LETTERS) * len(_DIGITS) * len(_EITHER) ** 2
+#: Number of distinct product ids.
+MAX_PRODUCTS = _FIRST_CODES * _SECOND
+
+
+class Dice(random.Random):
+    """Draws that come out the same in every version of Python.
+
+    The standard library promises that of ``random()`` alone, so everything here is made of it.
+    """
+
+    def pick(self, values: Sequence[T]) -> T:
+        """One of ``values``."""
+        return values[int(self.random() * len(values))]
+
+    def between(self, low: int, high: int) -> int:
+        """An integer from ``low`` to ``high``, both included."""
+        return low + int(self.random() * (high - low + 1))
+
+    def draw(self, values: Sequence[T], size: int) -> tuple[T, ...]:
+        """``size`` different places of ``values``, in random order."""
+        pool = list(values)
+        for place in range(size):
+            other = place + int(self.random() * (len(pool) - place))
+            pool[place], pool[other] = pool[other], pool[place]
+        return tuple(pool[:size])
+
+    def walk(self, values: Sequence[T], size: int) -> list[T]:
+        """``size`` different places of ``values`` in an order that costs two draws.
+
+        Takes equal odd steps around ``values``, whose length must be a power of two.
+        """
+        start, step = (
+            self.between(0, len(values) - 1),
+            2 * self.between(0, len(values) // 2 - 1) + 1,
+        )
+        return [values[(start + place * step) % len(values)] for place in range(size)]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a shopper asked for in own words; becomes one human annotation.
+
+    Attributes:
+        instruction: The words, without the price.
+        attributes: Attributes asked for.
+        options: (group, value) pairs asked for, both as pages show them.
+    """
+
+    instruction: str
+    attributes: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class Draft:
+    """One product before it becomes a raw row.
+
+    Attributes:
+        name: Title.
+        description: Text of the description page.
+        bullets: Lines of the features page.
+        category: Department.
+        query: Search phrase it is listed under.
+        product_category: Category path joined by ``›``.
+        pricing: Raw price text; empty for none.
+        brand: Maker.
+        options: Option group to values, as raw rows write them.
+        attributes: Attributes it has.
+        nouns: Nouns of the name, lower-cased, repeats kept.
+        instruction: Start of synthetic goals; None for decoys.
+        asked: Attributes that the synthetic goals ask for.
+        requests: Requests that only this product of its family meets.
+    """
+
+    name: str
+    description: str
+    bullets: list[str]
+    category: str
+    query: str
+    product_category: str
+    pricing: str
+    brand: str
+    options: dict[str, tuple[str, ...]]
+    attributes: tuple[str, ...]
+    nouns: list[str]
+    instruction: str | None = None
+    asked: tuple[str, ...] = ()
+    requests: list[Request] = field(default_factory=list)
+
+
+def split_of_family(family: int) -> str:
+    """The split that all goals of a family belong to; it depends on nothing but its number."""
+    return _SPLITS[family % len(_SPLITS)]
+
+
+def highest_bound(price: float) -> int:
+    """The largest bound that a goal for a product of this price can state, in dollars.
+
+    A goal draws two of the first four multiples of ten strictly above the price and states the
+    larger one, so that the fourth multiple is the largest possible bound.
+    """
+    return 10 * int(price // 10) + 40
+
+
+@lru_cache(maxsize=1024)
+def normal_value(value: str) -> str:
+    """An option value as pages and goals show it; the original's rule."""
+    return value.strip().replace("/", " | ").lower()
+
+
+def asin_of(index: int, seed: int) -> str:
+    """The id of the product at a position: ``B0`` and two codes of four characters.
+
+    Raises:
+        ValueError: If the index is beyond the number of distinct ids.
+    """
+    if not 0 <= index < MAX_PRODUCTS:
+        raise ValueError(f"a catalogue has at most {MAX_PRODUCTS:,} products, got index {index!r}")
+    block, place = divmod(index, _BLOCK)
+    first, second = divmod(_order(seed, block)[place], _SECOND)
+    return f"B0{_first_code(block * (_BLOCK // _SECOND) + first)}{_second_code(second)}"
+
+
+def asin_pieces(n_products: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The pieces that the ids of a catalogue are made of.
+
+    Args:
+        n_products: Size of the catalogue.
+
+    Returns:
+        First pieces (six characters, with the ``B0``) and second pieces (four characters). Each
+        id is one of the first followed by one of the second, whatever the seed.
+    """
+    blocks = -(-n_products // _BLOCK)
+    firsts = tuple(f"B0{_first_code(i)}" for i in range(blocks * (_BLOCK // _SECOND)))
+    return firsts, tuple(_second_code(i) for i in range(_SECOND))
+
+
+@lru_cache(maxsize=64)
+def _order(seed: int, block: int) -> tuple[int, ...]:
+    """A random order of the ids of one block of positions."""
+    return Dice(f"asin {seed} {block}").draw(range(_BLOCK), _BLOCK)
+
+
+@lru_cache(maxsize=4096)
+def _first_code(number: int) -> str:
+    # Multiplying by a number prime to the size spreads neighbours over the whole range.
+    number = (number * 122_949_823 + 57_773) % _FIRST_CODES
+    number, last = divmod(number, len(_EITHER))
+    number, third = divmod(number, len(_EITHER))
+    letter, digit = divmod(number, len(_DIGITS))
+    return _LETTERS[letter] + _DIGITS[digit] + _EITHER[third] + _EITHER[last]
+
+
+@lru_cache(maxsize=_SECOND)
+def _second_code(number: int) -> str:
+    letter = _LETTERS[(number * 8 + 3) % len(_LETTERS)]
+    digit = _DIGITS[(number * 7 + 4) % len(_DIGITS)]
+    return f"{digit}{letter}{_EITHER[(number * 11 + 5) % len(_EITHER)]}{number % 10}"
