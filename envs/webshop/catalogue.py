@@ -11,12 +11,13 @@ import json
 import os
 import random
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
+
+from agentgym.files import write_atomically
 
 __all__ = [
     "Annotation",
@@ -128,8 +129,8 @@ class Catalogue:
 
     def __init__(self, products: Iterable[Product], skipped: int = 0) -> None:
         self.products = tuple(products)
-        self.by_asin: dict[str, Product] = {p.asin: p for p in self.products}
         self.skipped = skipped
+        self._position = {product.asin: i for i, product in enumerate(self.products)}
 
     def __len__(self) -> int:
         return len(self.products)
@@ -138,13 +139,21 @@ class Catalogue:
         return iter(self.products)
 
     def __getitem__(self, asin: str) -> Product:
-        try:
-            return self.by_asin[asin]
-        except KeyError:
-            raise KeyError(f"no product {asin!r} among the {len(self)} of the catalogue") from None
+        return self.products[self.position(asin)]
 
     def __contains__(self, asin: object) -> bool:
-        return asin in self.by_asin
+        return asin in self._position
+
+    def position(self, asin: str) -> int:
+        """The place of a product in the order of the rows.
+
+        Raises:
+            KeyError: If there is no such product.
+        """
+        try:
+            return self._position[asin]
+        except KeyError:
+            raise KeyError(f"no product {asin!r} among the {len(self)} of the catalogue") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,22 +180,13 @@ class GeneratedCatalogue:
 
         Each file is replaced in one step, so that a reader never sees half of one.
         """
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
         for name, content in (
             ("items_shuffle.json", self.products),
             ("items_ins_v2.json", self.attributes),
             ("items_human_ins.json", self.human),
             ("nouns.json", self.nouns),
         ):
-            handle, temporary = tempfile.mkstemp(dir=target, prefix=f".{name}.")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(content, file)
-                os.replace(temporary, target / name)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+            write_atomically(Path(folder) / name, json.dumps(content))
 
 
 def parse_price(pricing: object, asin: str) -> tuple[tuple[float, ...], str]:

@@ -251,21 +251,29 @@ def split_by_index(goals: GoalSet) -> dict[str, tuple[str, ...]]:
     }
 
 
-def split_by_product(goals: GoalSet) -> dict[str, tuple[str, ...]]:
+def split_by_product(
+    goals: GoalSet, homes: Mapping[str, str] | None = None
+) -> dict[str, tuple[str, ...]]:
     """A split in which no product is the target of goals in two splits.
 
-    A tenth of the products each goes to test and to validation (at least one where there are
-    three or more), in the order of a hash of their ids: the same for every seed and process.
+    Args:
+        goals: The goals.
+        homes: Product id to split, where the catalogue says so itself. By default a tenth of the
+            products each goes to test and to validation (at least one where there are three or
+            more), in the order of a hash of their ids: the same for every seed and process.
     """
-    asins = {goal.asin for goal in goals}
-    ranked = sorted(asins, key=lambda asin: hashlib.sha256(asin.encode()).digest())
-    share = max(round(_HELD_OUT_SHARE * len(ranked)), 1 if len(ranked) >= len(SPLITS) else 0)
-    home = dict.fromkeys(ranked, "train")
-    home.update(dict.fromkeys(ranked[:share], "test"))
-    home.update(dict.fromkeys(ranked[share : 2 * share], "validation"))
+    if homes is None:
+        asins = {goal.asin for goal in goals}
+        ranked = sorted(asins, key=lambda asin: hashlib.sha256(asin.encode()).digest())
+        share = max(round(_HELD_OUT_SHARE * len(ranked)), 1 if len(ranked) >= len(SPLITS) else 0)
+        homes = {
+            **dict.fromkeys(ranked, "train"),
+            **dict.fromkeys(ranked[:share], "test"),
+            **dict.fromkeys(ranked[share : 2 * share], "validation"),
+        }
     ids: dict[str, list[str]] = {name: [] for name in SPLITS}
     for goal in goals:
-        ids[home[goal.asin]].append(goal.task_id)
+        ids[homes[goal.asin]].append(goal.task_id)
     return {name: tuple(members) for name, members in ids.items()}
 
 
