@@ -10,12 +10,13 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector.utils import (
+    batch_differing_spaces,
     batch_space,
     concatenate,
     create_empty_array,
     create_shared_memory,
-    iterate,
     read_from_shared_memory,
     write_to_shared_memory,
 )
@@ -122,6 +123,8 @@ class UnicodeText(gym.Space[str]):
 
 
 # Gymnasium dispatches these on the space's class: that is what makes a space work in a vector env.
+# ``iterate`` stays unregistered on purpose, as for Gymnasium's ``Text``: a batch of texts is then
+# iterated as it is, while a registered space would have each text iterated by character.
 
 
 @batch_space.register(UnicodeText)
@@ -136,6 +139,20 @@ def _batch_space(space: UnicodeText, n: int = 1) -> gym.spaces.Tuple:
     )
 
 
+def _batch_differing_spaces(spaces: Sequence[UnicodeText]) -> gym.spaces.Tuple:
+    return gym.spaces.Tuple(deepcopy(tuple(spaces)))
+
+
+# Not as a decorator: the registry is keyed by the class of the first of the spaces.
+batch_differing_spaces.register(UnicodeText, _batch_differing_spaces)
+
+
+@is_space_dtype_shape_equiv.register(UnicodeText)
+def _is_equivalent(space_1: UnicodeText, space_2: gym.Space[Any]) -> bool:
+    # Shared memory is laid out for one length.
+    return isinstance(space_2, UnicodeText) and space_1.max_length == space_2.max_length
+
+
 @create_empty_array.register(UnicodeText)
 def _create_empty_array(space: UnicodeText, n: int = 1, fn: Any = None) -> tuple[str, ...]:
     return ("",) * n
@@ -144,11 +161,6 @@ def _create_empty_array(space: UnicodeText, n: int = 1, fn: Any = None) -> tuple
 @concatenate.register(UnicodeText)
 def _concatenate(space: UnicodeText, items: Any, out: Any) -> tuple[str, ...]:
     return tuple(items)
-
-
-@iterate.register(UnicodeText)
-def _iterate(space: UnicodeText, items: Any) -> Any:  # type: ignore[misc]
-    return iter(items)
 
 
 @create_shared_memory.register(UnicodeText)
@@ -179,10 +191,35 @@ def _write_to_shared_memory(
 @read_from_shared_memory.register(UnicodeText)
 def _read_from_shared_memory(
     space: UnicodeText, shared_memory: list[Any], n: int = 1
-) -> tuple[str, ...]:
-    texts = []
-    for block in shared_memory[:n]:
-        raw = memoryview(block.get_obj()).cast("B")
+) -> Sequence[str]:
+    # The asynchronous vector env reads once, when it is made, and hands out what it got then: that
+    # has to be a live view. (Gymnasium's ``Text`` returns the empty texts of that moment for ever.)
+    return _SharedTexts(shared_memory[:n])
+
+
+class _SharedTexts(Sequence[str]):
+    """The texts that stand in shared memory now; a deep copy is a plain tuple of them."""
+
+    def __init__(self, blocks: list[Any]) -> None:
+        self._blocks = blocks
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        raw = memoryview(self._blocks[index].get_obj()).cast("B")
         size = int.from_bytes(raw[:8], "little")
-        texts.append(bytes(raw[8 : 8 + size]).decode("utf-8"))
-    return tuple(texts)
+        return bytes(raw[8 : 8 + size]).decode("utf-8")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> tuple[str, ...]:
+        return tuple(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
