@@ -58,7 +58,7 @@ class TextEnv(gym.Env[str, str]):
         render_mode: ``"ansi"`` returns the current observation from ``render``.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 - Gymnasium's own shape
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - Gymnasium's own shape
 
     #: Longest observation and action, in characters.
     max_observation_chars: ClassVar[int] = 1 << 17
