@@ -8,6 +8,7 @@ as Markdown.
 from __future__ import annotations
 
 import difflib
+import math
 import numbers
 import operator
 import re
@@ -26,6 +27,8 @@ __all__ = [
     "check_metrics",
     "describe",
     "describe_eval",
+    "format_metric",
+    "format_number",
     "markdown_table",
     "register_metrics",
 ]
@@ -280,6 +283,37 @@ def check_metrics(metrics: Mapping[str, Any]) -> dict[str, MetricValue]:
         if value is not None:
             clean[name] = _as_kind(metric, name, value)
     return clean
+
+
+def format_metric(name: str, value: MetricValue | None) -> str:
+    """A value for a person to read: ``43.1%``, ``12,800``, ``0.03125``, ``yes``; ``-`` for None."""
+    metric = describe(name)
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    if metric.kind == "flag":
+        return "yes" if value else "no"
+    if metric.kind == "count":
+        return f"{value:,}"
+    if metric.unit == "fraction" and math.isfinite(value):
+        return f"{100 * value:.1f}%"
+    return format_number(value)
+
+
+def format_number(value: float, digits: int = 4) -> str:
+    """A number with so many significant digits and no trailing zeros."""
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if value == 0:
+        return "0"
+    exponent = math.floor(math.log10(abs(value)))
+    if -4 < exponent < max(digits, 6):
+        text = f"{value:.{max(digits - 1 - exponent, 0)}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+    return f"{mantissa}e{int(power)}"
 
 
 def markdown_table() -> str:

@@ -127,3 +127,26 @@ def test_the_documentation_holds_the_table():
         [sys.executable, "-m", "trainers.metrics"], capture_output=True, text=True, check=True
     ).stdout
     assert printed.strip() in _DOC.read_text(), "paste the output of python -m trainers.metrics"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("success_rate", 0.4312, "43.1%"),
+        ("success_rate", math.nan, "nan"),
+        ("trajectories", 12800, "12,800"),
+        ("forced", True, "yes"),
+        ("phase", "single", "single"),
+        ("entropy", 0.031254, "0.03125"),
+        ("entropy", None, "-"),
+        ("lr_actor", 1e-6, "1e-6"),
+        ("tokens_per_s", 12345.6, "12346"),
+        ("step_s", -0.5, "-0.5"),
+        ("loss_value", 1.5e9, "1.5e9"),
+        ("ratio_max", math.inf, "inf"),
+        ("adv_mean", 0.0, "0"),
+        ("turns_mean", 100, "100"),
+    ],
+)
+def test_formatting(name, value, text):
+    assert metrics.format_metric(name, value) == text
