@@ -52,8 +52,10 @@ def test_correction_weights_scale_the_gradient() -> None:
     logp = row(-1, -1)
     w, _ = correction_weights(logp, row(-1 - math.log(3), -1), row(1, 1))
     lp = logp.clone().requires_grad_(True)
+    w.requires_grad_(True)
     policy_loss(lp, logp, row(1, 1), row(1, 1), weights=w).loss.backward()
     assert lp.grad.tolist() == [[-1.0, -0.5]]
+    assert w.grad is None
 
 
 @pytest.mark.parametrize(

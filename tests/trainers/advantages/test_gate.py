@@ -168,6 +168,13 @@ def test_step_of_the_switch(skills, options, expected) -> None:
     assert not gate.forced
 
 
+def test_patience_wants_consecutive_steps() -> None:
+    # Without memory the average is the skill itself; an undefined step interrupts nothing.
+    options = {"beta": 0.0, "min_steps": 0}
+    assert switch_step([0.1, 0.1, -0.1, 0.1, 0.1, 0.1], **options)[0] == 6
+    assert switch_step([0.1, 0.1, None, 0.1], **options)[0] == 4
+
+
 def test_switch_forced_at_the_last_step() -> None:
     step, gate = switch_step([-0.1] * 60, max_steps=40)
     assert step == 40

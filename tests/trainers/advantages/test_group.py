@@ -198,6 +198,23 @@ def test_zero_variance_group_is_exactly_zero_whatever_the_scale(std, center, val
     assert (found.advantages_N[3:] != 0).all()
 
 
+@pytest.mark.parametrize(("tol", "same"), [(0.0, False), (1e-8, False), (0.25, True), (1.0, True)])
+def test_tolerance_of_zero_variance(tol, same) -> None:
+    found = group_advantages([1.0, 0.75], ONE * 2, zero_variance_tol=tol)
+    assert found.zero_variance_N.tolist() == [same, same]
+    assert (found.advantages_N == 0).all() == same
+
+
+def test_equal_returns_are_zero_variance_without_any_tolerance() -> None:
+    assert group_advantages([0.1] * 3, ONE * 3, zero_variance_tol=0.0).zero_variance_N.all()
+
+
+def test_group_without_a_valid_member_is_never_kept() -> None:
+    found = group_advantages([1.0, 0.0], ONE * 2, valid_N=[False, False], min_valid_fraction=0.0)
+    assert (found.groups_kept, found.groups_too_few) == (0, 1)
+    assert found.groups_zero_variance == 0
+
+
 def test_group_of_one_is_dropped_and_counted_never_nan() -> None:
     found = group_advantages([1.0, 1.0, 0.0], ["alone", "pair", "pair"], std="group")
     assert found.kept_N.tolist() == [False, True, True]
