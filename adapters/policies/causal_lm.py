@@ -259,7 +259,7 @@ class CausalLM:
         if features_BTF is None:
             features_BTF = self.features(ids_BT)
         chosen = features_BTF[:, :-1][mask_BT[:, 1:]]
-        targets = ids_BT[mask_BT]
+        targets = ids_BT[mask_BT].long()
         logp, spread = self._score(chosen, targets, temperature, entropy)
         shape = ids_BT.shape
         return TokenScores(
