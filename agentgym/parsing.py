@@ -58,22 +58,20 @@ def _cut(text: str, name: str) -> tuple[list[str], str, int | None]:
     """What stands between the tags ``name``, the text without it, and where an open one starts."""
     inside: list[str] = []
     outside: list[str] = []
-    opened: int | None = None
+    opened: re.Match[str] | None = None
     at = 0
     for tag in _TAG.finditer(text):
         if tag[2].lower() != name:
             continue
-        if not tag[1] and opened is None:
-            opened = tag.end()
-            outside.append(text[at : tag.start()])
-            at = tag.start()
-        elif tag[1] and opened is not None:
-            inside.append(text[opened : tag.start()])
+        if not tag[1]:
+            opened = opened or tag
+        elif opened is not None:
+            inside.append(text[opened.end() : tag.start()])
+            outside.append(text[at : opened.start()])
             opened, at = None, tag.end()
-    outside.append(text[at:])
-    joined = " ".join(outside)
-    # Where a tag stays open, ``at`` is its start: it stands in the text outside.
-    return inside, joined, None if opened is None else len(joined) - len(text) + opened
+    joined = " ".join([*outside, text[at:]])
+    # A tag that stays open is part of the text outside, which ends as the whole text does.
+    return inside, joined, None if opened is None else len(joined) - len(text) + opened.end()
 
 
 def parse_bare(text: str) -> ParsedAction:
