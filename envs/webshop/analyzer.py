@@ -50,6 +50,7 @@ _OTHER = f"(?:[st]{_X})+|[ha]{_X}|[ig]{_X}"
 _CLASSED = re.compile(
     f"(?P<token>{_WORD}|{_EMOJI}|{_KEYCAP}|{_FLAG}|{_OTHER})|(?P<skip>(?:{_U})++)"
 )
+_CONNECTORS = re.compile(f"(?:{_U})++")
 _CLASSED_EMOJI = re.compile(_EMOJI)
 # The same rules where every character is ASCII; the trailing alternative steps over connectors
 # that belong to no word, so that a long run of them costs linear time.
@@ -107,12 +108,15 @@ def _words_by_class(text: str) -> list[str]:
         if stop - start > _MAX_TOKEN // 2:
             # The scanner sees no further than its buffer: what is longer is cut there.
             limit = _buffer_end(text, start, end)
-            if stop > limit:
+            if stop > limit and match["token"] is not None:
                 cut = _CLASSED.match(classes, start, limit)
-                stop = cut.end() if cut else start + 1
                 if cut is None or cut["token"] is None:
-                    position = stop
+                    # Connectors fill the buffer; the scanner drops one at a time until the
+                    # letter behind them comes into sight.
+                    run = _CONNECTORS.match(classes, start)
+                    position = max(start + 1, run.end() - _MAX_TOKEN + 1 if run else 0)
                     continue
+                stop = cut.end()
         position = stop
         if match["token"] is not None:
             found.append(text[start:stop])

@@ -8,8 +8,8 @@ from itertools import accumulate
 import numpy as np
 
 from agentgym.tasks import TaskSet
+from envs.webshop.catalogue import Compat
 from envs.webshop.goals import Goal, GoalSet
-from envs.webshop.shop import Shop
 
 __all__ = ["EVERY_GOAL", "UpstreamTasks", "task_set"]
 
@@ -58,8 +58,8 @@ class UpstreamTasks(TaskSet):
         return goals[min(place, len(goals) - 1)].task_id
 
 
-def task_set(shop: Shop) -> TaskSet:
+def task_set(splits: dict[str, tuple[str, ...]], goals: GoalSet, compat: Compat) -> TaskSet:
     """The tasks of a shop, drawn by the rules it was opened with."""
-    if shop.compat == "upstream":
-        return UpstreamTasks(shop.splits, shop.goals)
-    return TaskSet(shop.splits, train_split="train", eval_splits=("validation", "test"))
+    if compat == "upstream":
+        return UpstreamTasks(splits, goals)
+    return TaskSet(splits, train_split="train", eval_splits=("validation", "test"))

@@ -9,7 +9,7 @@ from typing import Any, Literal, SupportsFloat
 from agentgym.env import Outcome, TextEnv
 from agentgym.info import Info
 from envs.webshop.catalogue import Compat
-from envs.webshop.draws import EVERY_GOAL, task_set
+from envs.webshop.draws import EVERY_GOAL
 from envs.webshop.goals import SPLITS, Goal
 from envs.webshop.pages import Mode
 from envs.webshop.reward import Reward
@@ -82,6 +82,7 @@ class WebShopEnv(TextEnv):
         prices: Prices that count for loaded products, by product id, in place of the draw within
             a price range (a mapping or a JSON file).
         num_products: Read only so many rows of loaded data.
+        page_size: Products on a result page. None means 10, or 5 in the small built-in catalogue.
         render_mode: ``"ansi"`` or None.
 
     Raises:
@@ -106,6 +107,7 @@ class WebShopEnv(TextEnv):
         split_by: Literal["index", "product"] | None = None,
         prices: PathLike | Mapping[str, float] | None = None,
         num_products: int | None = None,
+        page_size: int | None = None,
         render_mode: str | None = None,
     ) -> None:
         if observation_mode not in _MODES:
@@ -122,6 +124,7 @@ class WebShopEnv(TextEnv):
             prices=prices,
             split_by=split_by,
             num_products=num_products,
+            page_size=page_size,
         )
         upstream = compat == "upstream"
         known = (*SPLITS, EVERY_GOAL) if upstream else SPLITS
@@ -139,7 +142,7 @@ class WebShopEnv(TextEnv):
         self._session_class = UpstreamSession if upstream else Session
         self._shop: Shop | None = open_shop(config)
         self._session: Session | None = None
-        self.tasks = task_set(self._shop)
+        self.tasks = self._shop.tasks
         if split is not None and split != EVERY_GOAL and not self._shop.splits[split]:
             raise ValueError(
                 f"split {split!r} is empty: there are {len(self._shop.goals)} goals and the "

@@ -21,6 +21,7 @@ __all__ = [
     "NO_LIMIT",
     "SPLITS",
     "Goal",
+    "GoalOption",
     "GoalSet",
     "Target",
     "build_goals",
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 GoalKind = Literal["human", "synthetic"]
+#: What a goal asks for: a value, or a group and its value.
+GoalOption = str | tuple[str, str]
 
 #: Price bound of a goal that states none.
 NO_LIMIT = 1_000_000
@@ -98,7 +101,7 @@ class Goal:
     target: Target
     instruction: str
     attributes: tuple[str, ...]
-    options: tuple[str, ...] | tuple[tuple[str, str], ...]
+    options: tuple[GoalOption, ...]
     price_upper: float
     weight: float
 
@@ -166,7 +169,7 @@ class _Draft:
     product: Product
     instruction: str
     attributes: tuple[str, ...]
-    options: tuple[str, ...] | tuple[tuple[str, str], ...]
+    options: tuple[GoalOption, ...]
     price_upper: float
 
 

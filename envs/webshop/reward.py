@@ -1,9 +1,10 @@
 """How well a purchase meets a goal: the reward of the WebShop paper (Yao et al., 2022), in parts.
 
 Known looseness of these rules stays in every mode, since published numbers rest on it: option
-values match by a fuzzy ratio, so ``x-large`` passes for ``large``; colours reduce to the first
-colour word that is a substring, so ``titanium`` passes for ``tan`` and ``light blue`` for
-``light``; group names are ignored; and another product than the goal's own may score 1.
+values match by a fuzzy ratio, so ``x-large`` passes for ``large`` and ``xx-large`` for
+``x-large``; colours reduce to the first colour word (by the alphabet) that is a substring, so
+``titanium`` passes for ``tan`` and ``light blue`` for ``navy blue``; group names are ignored; and
+another product than the goal's own may score 1.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from envs.webshop.catalogue import Product
-from envs.webshop.goals import Goal, Target
+from envs.webshop.goals import Goal, GoalOption, Target
 
 __all__ = ["COLOURS", "Reward", "Scorer", "similar", "token_set_ratio"]
 
@@ -39,8 +40,6 @@ _MEMO_SIZE = 1 << 14
 _COLOUR_RANK = {colour: rank for rank, colour in enumerate(COLOURS)}
 _LATIN_1 = dict.fromkeys(range(0x80, 0x100))
 _NOT_WORD = re.compile(r"\W")
-
-GoalOption = str | tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +232,13 @@ def similar(a: str, b: str) -> bool:
 
 
 def _above(a: str, b: str) -> bool:
+    """Whether ``_ratio(a, b) > 85``; two upper bounds are tried first."""
     if not a or not b:
         return False
-    # Upper bound of the ratio: all of the shorter text is found in the longer one.
-    if round(200 * min(len(a), len(b)) / (len(a) + len(b))) <= _ALIKE:
+    both = len(a) + len(b)
+    if round(200 * min(len(a), len(b)) / both) <= _ALIKE:
         return False
-    matcher = SequenceMatcher(None, a, b)
-    return round(100 * matcher.quick_ratio()) > _ALIKE and round(100 * matcher.ratio()) > _ALIKE
+    shared = sum(min(a.count(c), b.count(c)) for c in set(a))
+    if round(200 * shared / both) <= _ALIKE:
+        return False
+    return round(100 * SequenceMatcher(None, a, b).ratio()) > _ALIKE

@@ -146,9 +146,11 @@ class BM25Index:
         scores = np.bincount(
             np.concatenate(spans), weights=np.concatenate(gains), minlength=self.size
         ).astype(np.float32)
-        least = np.float32(0)
-        if self.size > k:
-            least = np.partition(scores, self.size - k)[self.size - k]
-        found = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores)
-        best = found[np.argsort(-scores[found], kind="stable")[:k]]
-        return self._document[best], scores[best]
+        found = (scores > 0).nonzero()[0]
+        ranked = scores[found]
+        if len(found) > k:
+            least = np.partition(ranked, -k)[-k]
+            enough = ranked >= least
+            found, ranked = found[enough], ranked[enough]
+        best = (-ranked).argsort(kind="stable")[:k]
+        return self._document[found[best]], ranked[best]

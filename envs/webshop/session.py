@@ -26,11 +26,10 @@ from envs.webshop.reward import Reward
 if TYPE_CHECKING:
     from envs.webshop.shop import Shop
 
-__all__ = ["PAGE_SIZE", "PageKind", "Purchase", "Session"]
+__all__ = ["PageKind", "Purchase", "Session"]
 
 PageKind = Literal["index", "results", "item", "sub", "done"]
 
-PAGE_SIZE = 10
 #: Address that pages pretend to have, as in the original's ``url`` observations.
 BASE_URL = "http://127.0.0.1:3000"
 
@@ -40,6 +39,14 @@ _SEARCH_ACTION = "search[<query>]"
 _BACK_CLICK, _PREVIOUS_CLICK, _NEXT_CLICK = (
     f"click[{name.lower()}]" for name in (BACK, PREVIOUS, NEXT)
 )
+
+
+def _parse(action: str) -> tuple[str, str]:
+    """Verb and argument in lower case, without blanks around; both empty for any other text."""
+    if action.startswith("click[") and action.endswith("]"):
+        return "click", action[6:-1].strip().lower()
+    match = _ACTION.fullmatch(action)
+    return (match[1].lower(), match[2].strip().lower()) if match else ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,30 +100,24 @@ class Session:
         Returns:
             None, or why the action was inadmissible.
         """
-        match = _ACTION.fullmatch(action)
-        if match is None:
-            return "the action is neither search[query] nor click[button]"
-        verb, argument = match.groups()
-        argument = argument.strip().lower()
-        if len(verb) == 6:  # "search"
+        verb, argument = _parse(action)
+        if verb == "click":
+            if self._click(argument):
+                return None
+            return f"nothing called {argument[:100]!r} can be clicked on this page"
+        if verb == "search":
             refusal = self._refuse_search(argument)
             if refusal is None:
                 self.search(tuple(argument.split()))
             return refusal
-        if not self._click(argument):
-            return f"nothing called {argument[:100]!r} can be clicked on this page"
-        return None
+        return "the action is neither search[query] nor click[button]"
 
     def is_admissible(self, action: str) -> bool:
         """Whether :meth:`act` would accept ``action`` now."""
-        match = _ACTION.fullmatch(action)
-        if match is None:
-            return False
-        verb, argument = match.groups()
-        argument = argument.strip().lower()
-        if len(verb) == 6:
+        verb, argument = _parse(action)
+        if verb == "search":
             return self._refuse_search(argument) is None
-        return argument in self.clickables()
+        return verb == "click" and argument in self.clickables()
 
     def _refuse_search(self, query: str) -> str | None:
         if self.page != "index":
@@ -193,15 +194,21 @@ class Session:
             raise RuntimeError(f"no product is open on the {self.page} page")
         return self.shop.scorer.score(self.view.product, self.goal, self.options.values())
 
+    @property
+    def page_size(self) -> int:
+        """Products on a result page."""
+        return self.shop.page_size
+
     # What can be done ------------------------------------------------------------------------
 
     def shown(self) -> tuple[ProductView, ...]:
         """The products on the open result page."""
-        end = self.page_number * PAGE_SIZE
-        return self.results[end - PAGE_SIZE : end]
+        size = self.shop.page_size
+        end = self.page_number * size
+        return self.results[end - size : end]
 
     def _has_next(self) -> bool:
-        return self.page_number * PAGE_SIZE < len(self.results)
+        return self.page_number * self.shop.page_size < len(self.results)
 
     def clickables(self) -> tuple[str, ...]:
         """Names of all that can be clicked, in the original's order."""

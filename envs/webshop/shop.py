@@ -22,6 +22,7 @@ from envs.webshop.catalogue import (
     GeneratedCatalogue,
     build_catalogue,
 )
+from envs.webshop.draws import task_set
 from envs.webshop.files import DataFiles, locate, read_goals, read_json, read_mapping
 from envs.webshop.goals import (
     GoalSet,
@@ -45,6 +46,7 @@ SEARCH_LIMIT = 50
 
 _SEARCHES_KEPT = 2048
 _VIEWS_KEPT = 20_000
+_PAGE_SIZE, _SMALL_PAGE_SIZE = 10, 5
 _BUILTIN = "builtin"
 _DEFAULT_SIZE = 1000
 
@@ -62,6 +64,7 @@ class ShopConfig:
     prices: PathLike | Mapping[str, float] | None = None
     split_by: Literal["index", "product"] | None = None
     num_products: int | None = None
+    page_size: int | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -76,11 +79,18 @@ class ShopConfig:
                 f"give data or catalogue, not both: data={self.data!r}, "
                 f"catalogue={self.catalogue!r}"
             )
-        number = self.num_products
-        if number is not None and (
-            isinstance(number, bool) or not isinstance(number, int) or number < 1
+        for name, number in (
+            ("num_products", self.num_products),
+            ("page_size", self.page_size),
         ):
-            raise ValueError(f"num_products must be a positive int or None, got {number!r}")
+            if number is not None and (
+                isinstance(number, bool) or not isinstance(number, int) or number < 1
+            ):
+                raise ValueError(f"{name} must be a positive int or None, got {number!r}")
+        if self.compat == "upstream" and self.page_size not in (None, _PAGE_SIZE):
+            raise ValueError(
+                f"page_size is {_PAGE_SIZE} with compat='upstream', got {self.page_size!r}"
+            )
         if self.builtin is not None and self.nouns is not None:
             raise ValueError("a built-in catalogue knows its nouns; give nouns with data only")
 
@@ -100,6 +110,14 @@ class ShopConfig:
             )
         size, seed = int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else 0
         return size, seed
+
+    @property
+    def products_on_a_page(self) -> int:
+        """Size of a result page: as given, else 10, or 5 in the small built-in catalogue."""
+        if self.page_size is not None:
+            return self.page_size
+        small = self.difficulty == "small" and self.compat == "strict" and self.builtin is not None
+        return _SMALL_PAGE_SIZE if small else _PAGE_SIZE
 
     def source(self) -> PathLike | Mapping[str, PathLike]:
         """The data of a shop that is not built in."""
@@ -128,10 +146,12 @@ class Shop:
         self.catalogue = catalogue
         self.goals = goals
         self.splits = dict(splits)
+        self.tasks = task_set(self.splits, goals, config.compat)
         # The configuration also keeps alive the objects that the table of open shops knows by
         # identity.
         self.config = config
         self.compat: Compat = config.compat
+        self.page_size = config.products_on_a_page
         self.scorer = Scorer()
         self.index = BM25Index(
             [product.indexed_text() for product in catalogue],
@@ -237,6 +257,7 @@ def _key(
         config.compat,
         config.split_by,
         config.num_products,
+        config.products_on_a_page,
         of(config.goals),
         of(config.nouns),
         of(config.prices),
@@ -249,7 +270,7 @@ def _build(config: ShopConfig, builtin: tuple[int, int] | None, files: DataFiles
     if isinstance(goals, str | os.PathLike):
         if goals not in ("human", "synthetic"):
             records, recorded = read_goals(goals)
-    elif isinstance(goals, Sequence):
+    elif isinstance(goals, Sequence) and not isinstance(goals, str):
         records = goals
     else:
         raise ValueError(
