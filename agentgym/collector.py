@@ -305,7 +305,7 @@ class Collector:
     def _turn(self, prompt: Rendered, completion: Completion, observation: str) -> Turn:
         ids = np.asarray(completion.token_ids, np.int32)
         stopped = completion.finish_reason is FinishReason.STOP
-        text = str(self.renderer.tokenizer.decode(list(ids[:-1] if stopped else ids)))
+        text = str(self.renderer.tokenizer.decode((ids[:-1] if stopped else ids).tolist()))
         parsed = self.renderer.prompt.parse(text)
         self.counters["action_tokens"] += len(ids)
         self.counters["prompt_tokens"] += len(prompt.context_ids)
