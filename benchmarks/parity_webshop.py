@@ -29,8 +29,8 @@ from envs.webshop.shop import SEARCH_LIMIT
 
 _MODES = ("text", "text_rich", "url")
 _SHOWN = 20
-# The recorded scores are rounded to four digits.
-_SCORE_TOLERANCE = 5.1e-5
+# Scores were recorded with four digits.
+_SCORE_UNIT = 1e4
 
 
 @dataclass
@@ -184,7 +184,7 @@ def compare_search(shop: Any, reference: Mapping[str, Any], tally: Tally) -> Non
         tally.expect(where, "ranks", [asin for asin, _ in results], ranked)
         if len(results) == len(ranked):
             for (asin, recorded), score in zip(results, scores.tolist(), strict=True):
-                if abs(recorded - score) > _SCORE_TOLERANCE:
+                if round(recorded * _SCORE_UNIT) != round(score * _SCORE_UNIT):
                     tally.fail(where, f"score of {asin}: recorded {recorded}, here {score}")
 
 
@@ -211,10 +211,14 @@ def goals_of(folder: Path, episodes: Sequence[Sequence[Any]], trace: Path) -> Pa
     """The file of recorded goals that a trace refers to: the one whose instructions it shows.
 
     Raises:
-        CatalogueError: If no file in the folder fits.
+        CatalogueError: If there is no such file in the folder.
     """
     found = sorted(folder.glob("upstream_trace_goals_*.json*"))
-    best, most = None, 0
+    if not found:
+        raise CatalogueError(f"{folder} has no upstream_trace_goals_*.json to replay {trace} with")
+    # By name where no instruction fits, which the replay then reports.
+    kind = trace.name.partition(".")[0].rpartition("_")[2]
+    best, most = next((path for path in found if kind in path.name), found[0]), 0
     for path in found:
         goals, _ = read_goals(path)
         fitting = sum(
@@ -224,11 +228,6 @@ def goals_of(folder: Path, episodes: Sequence[Sequence[Any]], trace: Path) -> Pa
         )
         if fitting > most:
             best, most = path, fitting
-    if best is None:
-        raise CatalogueError(
-            f"{folder} has no upstream_trace_goals_*.json with the instructions of {trace}; "
-            f"it has {', '.join(path.name for path in found) or 'none at all'}"
-        )
     return best
 
 

@@ -163,7 +163,7 @@ QUERY_CHANGES = {
     "two ranks": lambda r: r["results"][1].__setitem__(
         slice(0, 2), [r["results"][1][1], r["results"][1][0]]
     ),
-    "a score": lambda r: r["results"][1][3].__setitem__(1, r["results"][1][3][1] + 2e-4),
+    "a score": lambda r: r["results"][1][3].__setitem__(1, r["results"][1][3][1] + 1e-4),
     "a lost result": lambda r: r["results"][1].pop(),
     "a query token": lambda r: r["query_tokens"][1].append("x"),
     "a document token": lambda r: r["doc_tokens"][2].pop(0),
@@ -185,12 +185,26 @@ def test_one_change_among_the_queries_is_found(folder, reference, tmp_path, caps
     assert _run(folder, capsys, queries=path)[0] == 1
 
 
+def test_a_lone_episode_of_another_instruction_is_found(folder, tmp_path, capsys):
+    page = {"text": "?", "text_rich": "?", "url": "?", "avail": {}}
+    path = _write_trace(tmp_path / "copy_human.jsonl.gz", [[{"reset": 0, "obs": page}]])
+    code, out = _run(folder, capsys, [path])
+    assert code == 1
+    assert "episode 0 reset" in out
+
+
+def test_a_folder_without_goals(raw, tmp_path, capsys):
+    raw.save(tmp_path)
+    path = _write_trace(tmp_path / "t.jsonl.gz", [[{"reset": 0, "obs": {"text_rich": "?"}}]])
+    assert parity_webshop.main(["--data", str(tmp_path), "--traces", str(path)]) == 2
+    assert "no upstream_trace_goals_*.json to replay" in capsys.readouterr().err
+
+
 def test_files_that_cannot_be_used(folder, tmp_path, capsys):
     for content, message in (
         (b"", "holds no episode"),
         (b'[{"obs": 1}]\n', "no episode that starts at a reset"),
         (b"[{", "cannot be read as a trace"),
-        (b'[{"reset": 0, "obs": {"text_rich": "?"}}]\n', "has no upstream_trace_goals_"),
     ):
         path = tmp_path / "bad.jsonl"
         path.write_bytes(content)
