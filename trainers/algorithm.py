@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,15 +75,13 @@ class CreditBatch:
         credit: Credit of each.
         train_actor: False while only the critic learns.
         metrics: Numbers for the run's log.
-        dropped: Trajectories left out; an asynchronous producer replaces them.
-        missing: Trajectories still to be sampled before the batch is worth an update.
+        missing: Trajectories still to be sampled before the batch is full.
     """
 
     trajectories: list[Trajectory]
     credit: list[Credit]
     train_actor: bool = True
     metrics: dict[str, Any] = field(default_factory=dict)
-    dropped: int = 0
     missing: int = 0
 
 
@@ -111,17 +109,20 @@ class Algorithm:
     ) -> CreditBatch:
         """Assign advantages (and value targets) to every sampled token.
 
+        Called once a step, or again with more groups where ``missing`` asked for them.
+
         Args:
-            groups: What was sampled.
+            groups: What was sampled for this step. Members may have been lost to faults, and
+                without groups (``group_size`` 1) a group holds any number of rollouts.
             values: The critic's values of the trajectories, in the order of the groups and their
                 members; None without a critic.
         """
         raise NotImplementedError
 
     @property
-    def in_groups(self) -> bool:
-        """Whether the next step needs complete groups."""
-        return self.plan(0).group_size > 1
+    def whole_minibatch(self) -> bool:
+        """Whether the loss needs a whole minibatch in one call, to count what it divides by."""
+        return self.config.loss == "dis" and not self.config.dis_keep_rejected
 
     def loss(
         self,
@@ -209,23 +210,29 @@ def normalise_turns(
 def explained_metrics(
     targets: Sequence[np.ndarray], values: Sequence[np.ndarray]
 ) -> dict[str, float]:
-    """Explained variance of the critic in both forms, where the targets vary.
+    """How well the critic, before its update, foresaw its targets.
 
     Args:
-        targets: What the critic should have said; one flat array a trajectory.
-        values: What it said before its update.
+        targets: What the critic should have said; one flat array a trajectory, NaN where it is
+            not asked.
+        values: What it said.
+
+    Returns:
+        Both means, and the explained variance in both forms where the targets vary.
     """
-    out: dict[str, float] = {}
-    if targets:
-        y, v = np.concatenate(targets), np.concatenate(values)
-        forms: dict[str, Literal["var", "mse"]] = {
-            "explained_variance": "var",
-            "explained_variance_mse": "mse",
-        }
-        for name, form in forms.items():
-            value = explained_variance(y, v, form=form)
-            if value is not None:
-                out[name] = value
+    y = np.concatenate(targets) if targets else np.zeros(0)
+    v = np.concatenate(values) if values else np.zeros(0)
+    asked = np.isfinite(y)
+    y, v = y[asked], v[asked]
+    if not y.size:
+        return {}
+    out = {"value_mean": float(v.mean()), "target_mean": float(y.mean())}
+    for name, value in (
+        ("explained_variance", explained_variance(y, v, form="var")),
+        ("explained_variance_mse", explained_variance(y, v, form="mse")),
+    ):
+        if value is not None:
+            out[name] = value
     return out
 
 

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from agentgym.info import StopReason
 from agentgym.trajectory import EpisodeSpec, Trajectory
+from trainers.metrics import (
+    Metric,
+    MetricError,
+    MetricValue,
+    describe,
+    describe_eval,
+    register_metrics,
+)
 
-__all__ = ["evaluation_metrics", "evaluation_specs", "rollout_metrics"]
+__all__ = [
+    "evaluation_metrics",
+    "evaluation_name",
+    "evaluation_specs",
+    "evaluation_table",
+    "know_quantities",
+    "rollout_metrics",
+]
 
 # Held-out episodes are the same for every run: seeds of runs do not choose them.
 _EVALUATION_SEED = 20_000_003
@@ -53,9 +70,9 @@ def evaluation_metrics(
         diagnostics: Metric name to the key of ``info["details"]`` whose mean it is, over episodes
             that have the key with a value.
     """
-    played = [item for item in trajectories if item.stop_reason != "infra_error"]
+    played = [item for item in trajectories if item.stop_reason != StopReason.INFRA_ERROR]
     if not played:
-        return {f"eval/{split}/{mode}/n": 0}
+        return {evaluation_name(split, mode, "n"): 0}
     turns = sum(len(item.turns) for item in played)
     scores = np.array([item.score for item in played])
     numbers: dict[str, float] = {
@@ -73,7 +90,56 @@ def evaluation_metrics(
         values = [item.details[key] for item in played if item.details.get(key) is not None]
         if values:
             numbers[name] = float(np.mean([float(value) for value in values]))
-    return {f"eval/{split}/{mode}/{name}": value for name, value in numbers.items()}
+    return {evaluation_name(split, mode, name): value for name, value in numbers.items()}
+
+
+def evaluation_name(split: str, mode: str, quantity: str) -> str:
+    """Name of a metric of an evaluation; signs that names cannot hold become ``_``."""
+    return "/".join(["eval", _segment(split), _segment(mode), quantity])
+
+
+def know_quantities(names: Iterable[str]) -> None:
+    """Admit an environment's own quantities of an evaluation to the table of metrics.
+
+    Raises:
+        ValueError: If a name is not made of lower-case letters, digits and ``_``.
+    """
+    for name in names:
+        try:
+            describe(evaluation_name("split", "mode", name))
+        except MetricError:
+            register_metrics(
+                Metric(
+                    f"eval/<split>/<mode>/{name}",
+                    name.replace("_", " "),
+                    "",
+                    "Mean of a detail that the environment reports.",
+                    section="Evaluation, by environment",
+                )
+            )
+
+
+def evaluation_table(rows: Sequence[Mapping[str, MetricValue]]) -> list[dict[str, Any]]:
+    """First and last evaluation of each split and mode, as rows of a table.
+
+    Args:
+        rows: The run's metrics.
+    """
+    found: dict[tuple[str, str], dict[str, list[tuple[int, float]]]] = {}
+    for row in rows:
+        for name, value in row.items():
+            place = describe_eval(name)
+            if place is not None and place[2] in ("success", "score") and value is not None:
+                series = found.setdefault(place[:2], {}).setdefault(place[2], [])
+                series.append((int(row["step"]), float(value)))
+    table = []
+    for (split, mode), quantities in found.items():
+        line: dict[str, Any] = {"split": split, "mode": mode}
+        for quantity, series in quantities.items():
+            for step, value in dict.fromkeys((series[0], series[-1])):
+                line[f"{quantity} (step {step})"] = f"{value:.3f}"
+        table.append(line)
+    return table
 
 
 def rollout_metrics(trajectories: Sequence[Trajectory], version: int) -> dict[str, float]:
@@ -91,7 +157,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory], version: int) -> dict[st
     }
     if not trajectories:
         return out
-    reasons = Counter(item.stop_reason for item in trajectories)
+    reasons = Counter(str(item.stop_reason) for item in trajectories)
     out |= {f"stop/{reason}": count / len(trajectories) for reason, count in reasons.items()}
     if not played:
         return out
@@ -100,7 +166,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory], version: int) -> dict[st
     ages = np.array([version - item.min_version for item in played])
     by_type: dict[str, list[bool]] = {}
     for item in played:
-        by_type.setdefault(item.task_type, []).append(item.success)
+        by_type.setdefault(item.task_type.replace("/", "_") or "default", []).append(item.success)
     out |= {
         "reward_mean": float(rewards.mean()),
         "reward_std": float(rewards.std()),
@@ -114,6 +180,8 @@ def rollout_metrics(trajectories: Sequence[Trajectory], version: int) -> dict[st
         "staleness_mean": float(ages.mean()),
         "staleness_max": float(ages.max()),
     }
+    for age, count in sorted(Counter(ages.tolist()).items()):
+        out[f"staleness/{max(age, 0)}"] = count / len(played)
     if len(by_type) > 1:
         out |= {f"success/{name}": float(np.mean(wins)) for name, wins in sorted(by_type.items())}
     return out
@@ -123,3 +191,7 @@ def _turn_rate(trajectories: Sequence[Trajectory], flag: str) -> float:
     """Share of all turns on which ``flag`` is False."""
     flags: list[Any] = [getattr(turn, flag) for item in trajectories for turn in item.turns]
     return 1.0 - float(np.mean(flags)) if flags else 0.0
+
+
+def _segment(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.+-]", "_", text) or "default"

@@ -8,8 +8,10 @@ CISPO (``--loss cispo``, 2506.13585) and GRPO+DIS (``--loss dis``, 2607.07508).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,7 +21,6 @@ from trainers.advantages.group import (
     AdvantageNorm,
     Center,
     Std,
-    check_group_size,
     group_advantages,
     soft_overlong_penalty,
 )
@@ -32,7 +33,8 @@ from trainers.algorithm import (
     normalise_turns,
     turn_rewards,
 )
-from trainers.config import TrainConfig, parse_args
+from trainers.command_line import parse_args
+from trainers.config import TrainConfig, require
 
 __all__ = ["GRPO", "GRPOConfig", "main"]
 
@@ -51,7 +53,10 @@ class GRPOConfig(TrainConfig):
         adv_norm: Bring the advantages of the whole batch to unit scale afterwards.
         dynamic_sampling: Leave out groups whose members all earned the same (DAPO), and sample
             more tasks until the batch is full.
-        max_resamples: How many times as many tasks may be tried for one batch.
+        max_resamples: How many times as many tasks may be tried for one batch; then it is trained
+            on as it is.
+        mask_zero_variance: Leave such groups out without a replacement. Their policy gradient is
+            0 either way, but they count in the loss's denominator and feel its KL term.
         overlong_length: Length at which DAPO's soft penalty reaches -1, in tokens; None for none.
         overlong_cache: Width of its slope, in tokens.
     """
@@ -64,31 +69,36 @@ class GRPOConfig(TrainConfig):
     adv_norm: AdvantageNorm = "none"
     dynamic_sampling: bool = False
     max_resamples: int = 4
+    mask_zero_variance: bool = False
     overlong_length: int | None = None
     overlong_cache: int = 4096
 
-    TINY = {**TrainConfig.TINY, "clip_high": 0.28}  # noqa: RUF012
+    TINY: ClassVar[Mapping[str, Any]] = {**TrainConfig.TINY, "clip_high": 0.28}
 
     def validate(self) -> None:
         """See :meth:`trainers.config.TrainConfig.validate`."""
         super().validate()
-        check_group_size(self.group_size, "GRPO")
-        check_divides(self.group_size, self.trajectories)
-        if self.max_resamples < 1:
-            raise ValueError(f"--max-resamples is {self.max_resamples}; it must be at least 1")
+        check_groups(self.group_size, self.trajectories)
+        self._check("0 or 1", lambda v: v in (0, 1), "adv_ddof")
+        self._check("a finite number, 0 or more", lambda v: 0 <= v < math.inf, "adv_eps")
+        self._check("at least 1", lambda v: v >= 1, "max_resamples", "overlong_cache")
+        self._check(
+            f"at least --overlong-cache ({self.overlong_cache}), or None",
+            lambda v: v is None or v >= self.overlong_cache,
+            "overlong_length",
+        )
 
 
-def check_divides(group_size: int, trajectories: int) -> None:
-    """Refuse a batch that groups do not divide.
+def check_groups(group_size: int, trajectories: int) -> None:
+    """Refuse groups that leave nobody to compare with, or do not divide the batch.
 
     Raises:
-        ValueError: If there is a rest.
+        ValueError: Naming the flag and what would be right.
     """
-    if trajectories % group_size:
-        raise ValueError(
-            f"--trajectories is {trajectories}; it must be a multiple of --group-size "
-            f"({group_size})"
-        )
+    right = "at least 2: advantages compare rollouts of one task with each other"
+    require(group_size >= 2, "group_size", group_size, right)
+    right = f"a multiple of --group-size ({group_size})"
+    require(trajectories % group_size == 0, "trajectories", trajectories, right)
 
 
 class GRPO(Algorithm):
@@ -125,24 +135,16 @@ class GRPO(Algorithm):
             planned_size=config.group_size,
         )
         keep_N = result.kept_N
-        if config.dynamic_sampling:
+        if config.dynamic_sampling or config.mask_zero_variance:
             keep_N = keep_N & ~result.zero_variance_N
         kept = [trajectory for trajectory, keep in zip(trajectories, keep_N, strict=True) if keep]
         credit = spread(kept, result.advantages_N[keep_N], config.adv_norm)
         missing = 0
-        if (
-            config.dynamic_sampling
-            and len(trajectories) < config.max_resamples * config.trajectories
-        ):
-            short = max(config.trajectories - len(kept), 0)
-            missing = -(-short // config.group_size) * config.group_size
-        return CreditBatch(
-            kept,
-            credit,
-            metrics=group_metrics(result),
-            dropped=len(trajectories) - len(kept),
-            missing=missing,
-        )
+        tried, most = len(trajectories), config.max_resamples * config.trajectories
+        if config.dynamic_sampling and len(kept) < config.trajectories and tried < most:
+            short = min(config.trajectories - len(kept), most - tried)
+            missing = -(-short // config.group_size) * config.group_size  # whole groups
+        return CreditBatch(kept, credit, metrics=group_metrics(result), missing=missing)
 
     def _return(self, trajectory: Trajectory) -> float:
         total = float(turn_rewards(trajectory, self.config.invalid_penalty).sum())

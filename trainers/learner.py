@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from agentgym.packing import Batch, Row, collate, gather_turns, pack
-from agentgym.trajectory import Trajectory
+from agentgym.packing import Batch, Row, pack
+from agentgym.trajectory import Trajectory, TrajectoryGroup
 from trainers.advantages.kl import kl_penalized_rewards
-from trainers.aggregation import Reduction, merge_metrics
+from trainers.aggregation import TOKEN_MEAN, Reduction, merge_metrics
 from trainers.algorithm import Algorithm, CreditBatch, TrajectoryValues, masked_from_loss
 from trainers.config import TrainConfig
 from trainers.critic import Critic
 from trainers.losses import correction_weights, entropy_loss, kl_loss, value_loss
+from trainers.microbatches import microbatches, pad_rows, to_tensor
+from trainers.value_learner import ValueLearner, ValueOptions, asked_mask
 
 if TYPE_CHECKING:
     from adapters.policies.causal_lm import CausalLM
@@ -29,6 +33,7 @@ _LOGGED = {
     "loss": "loss_policy",
     "value_loss": "loss_value",
     "advantage_rms": "adv_rms",
+    "advantage_mean": "adv_mean",
     "entropy": "entropy",
     "ratio_mean": "ratio_mean",
     "ratio_max": "ratio_max",
@@ -38,9 +43,9 @@ _LOGGED = {
     "nonfinite": "dis_rejected_nonfinite",
     "correction_mean": "is_weight_mean",
     "correction_cut": "is_rejected",
-    "value_mean": "value_mean",
-    "target_mean": "target_mean",
+    "scaled_kl_loss": "loss_kl",
     "logp_diff_max": "logp_diff_max",
+    "logp_diff_mean": "logp_diff_mean",
 }
 
 
@@ -55,88 +60,85 @@ class Learner:
 
     def __init__(self, lm: CausalLM, algorithm: Algorithm, config: TrainConfig) -> None:
         self.lm, self.algorithm, self.config = lm, algorithm, config
-        # Any id will do: nothing looks at padding on the right.
-        self._pad_id = int(getattr(lm.tokenizer, "pad_token_id", None) or 0)
         self.critic: Critic | None = None
-        self.critic_optimizer: torch.optim.Optimizer | None = None
+        self.value_learner: ValueLearner | None = None
         self.reference: CausalLM | None = None
-        shared = config.critic_trunk == "shared"
-        actor_parameters = [p for p in lm.model.parameters() if p.requires_grad]
+        parameters = [p for p in lm.model.parameters() if p.requires_grad]
         if algorithm.uses_critic:
+            shared = config.critic_trunk == "shared"
             freeze = config.freeze_attention
             if freeze is None:
                 freeze = config.model != "tiny" and not shared
             self.critic = Critic(lm, shared=shared, freeze_attention=freeze)
-            if config.critic is not None:
-                self.critic.load(config.critic)
-            own = self.critic.trained_parameters()
+            options = ValueOptions(
+                learning_rate=config.critic_learning_rate,
+                adam_betas=config.adam_betas,
+                weight_decay=config.weight_decay,
+                grad_clip=config.grad_clip,
+                microbatch_tokens=config.microbatch_tokens,
+                value_clip=config.value_clip,
+            )
+            self.value_learner = ValueLearner(self.critic, options)
             if shared:
-                actor_parameters = actor_parameters + own
-            else:
-                self.critic_optimizer = self._adamw(own, config.critic_learning_rate)
-        self.optimizer = self._adamw(actor_parameters, config.learning_rate)
+                parameters += self.critic.trained_parameters()
+        self._parameters = parameters
+        self.optimizer = torch.optim.AdamW(
+            parameters,
+            lr=config.learning_rate,
+            betas=config.adam_betas,
+            weight_decay=config.weight_decay,
+        )
         if config.kl_coef > 0:
             self.reference = lm.clone()
             self.reference.model.requires_grad_(False)
+        self._digest: str | None = None
 
-    def _adamw(self, parameters: list[Any], rate: float) -> torch.optim.Optimizer:
-        config = self.config
-        return torch.optim.AdamW(
-            parameters, lr=rate, betas=config.adam_betas, weight_decay=config.weight_decay
-        )
+    def load_critic(self, folder: Path) -> dict[str, Any]:
+        """Start from a pretrained critic; see :meth:`trainers.critic.Critic.load`."""
+        if self.critic is None:
+            raise ValueError(f"--critic is {folder}, but {self.algorithm.name} has no critic")
+        return self.critic.load(folder, self.lm.tokenizer)
 
     # Before the update --------------------------------------------------------------------------
 
-    def values(self, trajectories: Sequence[Trajectory]) -> list[TrajectoryValues]:
-        """The critic's values of trajectories, with its weights as they are.
+    def values(self, trajectories: Sequence[Trajectory]) -> list[TrajectoryValues] | None:
+        """The critic's values of trajectories, with its weights as they are; None without one."""
+        return None if self.value_learner is None else self.value_learner.values(trajectories)
+
+    def shaped(
+        self, groups: Sequence[TrajectoryGroup]
+    ) -> tuple[list[TrajectoryGroup], dict[str, float]]:
+        """Groups with the rewards that are trained on, which may differ from those earned.
+
+        With ``kl_in="reward"`` each turn's reward is less by the KL of its tokens to the
+        reference, times ``kl_coef``. What was earned stays as it is for the log.
 
         Returns:
-            One a trajectory; turns without a sampled token have an empty array.
+            The groups (the same ones where nothing is to be changed), and metrics.
         """
-        if self.critic is None:
-            raise RuntimeError(f"{self.algorithm.name} has no critic")
-        rows = pack(trajectories, tail=True)
-        said: list[np.ndarray] = [np.zeros(0)] * len(rows)
-        boot = [0.0] * len(trajectories)
-        with torch.no_grad():
-            for indices, batch in self._microbatches(rows):
-                values_BT, v_boot_B = self.critic(
-                    self._tensor(batch.token_ids), self._tensor(batch.attention)
-                )
-                for at, index in enumerate(indices):
-                    said[index] = values_BT[at, : len(rows[index])].double().cpu().numpy()
-                    # Rows come in order of turns, so the last one of an episode stays.
-                boots = v_boot_B.double().cpu().tolist()
-                for at, index in enumerate(indices):
-                    if _is_last_row(rows, index):
-                        boot[rows[index].trajectory] = boots[at]
-        turns = gather_turns(rows, said, [len(item.turns) for item in trajectories])
-        return [TrajectoryValues(own, end) for own, end in zip(turns, boot, strict=True)]
-
-    def penalise_kl(self, trajectories: Sequence[Trajectory]) -> float:
-        """Subtract the KL to the reference from the rewards, turn by turn.
-
-        Returns:
-            Mean KL estimate a sampled token.
-        """
-        if self.reference is None:
-            return 0.0
+        if self.reference is None or self.config.kl_in != "reward":
+            return list(groups), {}
+        trajectories = [member for group in groups for member in group]
         rows = pack(trajectories)
         logps = self._logprobs(self.reference, rows)
+        turns = [list(trajectory.turns) for trajectory in trajectories]
         total, tokens = 0.0, 0
         for row, logp_T in zip(rows, logps, strict=True):
-            trajectory = trajectories[row.trajectory]
-            for turn, start, stop in row.spans:
-                penalty = -kl_penalized_rewards(
+            for number, start, stop in row.spans:
+                kl = -kl_penalized_rewards(
                     np.zeros(stop - start),
                     row.logprobs[start:stop],
                     logp_T[start:stop],
                     beta=1.0,
                     kind=self.config.kl_kind,
                 ).sum()
-                trajectory.turns[turn].reward -= self.config.kl_coef * float(penalty)
-                total, tokens = total + float(penalty), tokens + stop - start
-        return total / max(tokens, 1)
+                old = turns[row.trajectory][number]
+                reward = old.reward - self.config.kl_coef * float(kl)
+                turns[row.trajectory][number] = replace(old, reward=reward)
+                total, tokens = total + float(kl), tokens + stop - start
+        new = iter(replace(t, turns=own) for t, own in zip(trajectories, turns, strict=True))
+        shaped = [TrajectoryGroup(group.group_id, [next(new) for _ in group]) for group in groups]
+        return shaped, {f"kl_{self.config.kl_kind}": total / max(tokens, 1)}
 
     # The update ---------------------------------------------------------------------------------
 
@@ -157,51 +159,34 @@ class Learner:
                 row.loss_mask[:] = False
         self._set_rates(step)
         old = self._logprobs(self.lm, rows) if config.old_logprobs == "recompute" else None
+        old_values = None
+        if self.value_learner is not None and config.value_clip is not None:
+            old_values, _ = self.value_learner.row_values(rows)
         actor_parts: list[dict[str, float]] = []
         critic_parts: list[dict[str, float]] = []
         norms: dict[str, list[float]] = {"actor": [], "critic": []}
         for epoch in range(config.epochs):
-            for number, chosen in enumerate(self._minibatches(rows, step, epoch)):
-                if self.critic_optimizer is not None:
+            for chosen in self._minibatches(rows, step, epoch):
+                if self.value_learner is not None and self.value_learner.optimizer is not None:
                     for _ in range(config.critic_updates):
-                        parts, norm = self._critic_step(rows, chosen)
+                        parts, norm = self.value_learner.step(rows, chosen, old_values)
                         critic_parts += parts
                         norms["critic"].append(norm)
                 if credited.train_actor:
-                    parts, norm = self._actor_step(rows, chosen, old)
-                    first = epoch == 0 and number == 0
-                    if not first:
+                    parts, norm = self._actor_step(rows, chosen, old, old_values)
+                    if norms["actor"]:  # the sampler's weights are no longer the learner's
                         for part in parts:
-                            part.pop("logp_diff_max", None)
+                            del part["logp_diff_max"], part["logp_diff_mean"]
                     actor_parts += parts
                     norms["actor"].append(norm)
         return self._metrics(actor_parts, critic_parts, norms)
 
-    def _critic_step(
-        self, rows: Sequence[Row], chosen: Sequence[int]
-    ) -> tuple[list[dict[str, float]], float]:
-        critic, optimizer = self.critic, self.critic_optimizer
-        assert critic is not None
-        assert optimizer is not None
-        reduction = Reduction.over([int(rows[index].action_mask.sum()) for index in chosen])
-        optimizer.zero_grad(set_to_none=True)
-        parts = []
-        for _, batch in self._microbatches(rows, chosen):
-            values_BT, _ = critic(self._tensor(batch.token_ids), self._tensor(batch.attention))
-            out = value_loss(
-                values_BT,
-                self._tensor(batch.targets),
-                self._tensor(batch.action_mask),
-                reduction=reduction,
-            )
-            out.loss.backward()
-            parts.append(out.metrics)
-        norm = torch.nn.utils.clip_grad_norm_(critic.trained_parameters(), self.config.grad_clip)
-        optimizer.step()
-        return parts, float(norm)
-
     def _actor_step(
-        self, rows: Sequence[Row], chosen: Sequence[int], old: list[np.ndarray] | None
+        self,
+        rows: Sequence[Row],
+        chosen: Sequence[int],
+        old: list[np.ndarray] | None,
+        old_values: list[np.ndarray] | None,
     ) -> tuple[list[dict[str, float]], float]:
         config = self.config
         tokens_of: dict[int, int] = {}
@@ -212,16 +197,22 @@ class Learner:
         reduction = Reduction.over(
             list(tokens_of.values()), config.aggregation, max_length=config.constant_length
         )
+        asked = Reduction.over([int(asked_mask(rows[index]).sum()) for index in chosen])
+        limit = float("inf") if self.algorithm.whole_minibatch else config.microbatch_tokens
         self.optimizer.zero_grad(set_to_none=True)
         parts = []
-        for indices, batch in self._microbatches(rows, chosen):
+        for indices, batch in microbatches(rows, limit, chosen):
             tokens_B = self._tensor(np.array([max(tokens_of[int(t)], 1) for t in batch.trajectory]))
-            shared = replace(reduction, sequence_tokens_B=tokens_B)
-            loss, metrics = self._actor_loss(batch, indices, old, shared)
+            loss, metrics = self._actor_loss(
+                batch,
+                None if old is None else [old[index] for index in indices],
+                None if old_values is None else [old_values[index] for index in indices],
+                replace(reduction, sequence_tokens_B=tokens_B),
+                asked,
+            )
             loss.backward()
             parts.append(metrics)
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        norm = torch.nn.utils.clip_grad_norm_(parameters, config.grad_clip)
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, config.grad_clip)
         if torch.isfinite(norm):
             self.optimizer.step()
         return parts, float(norm)
@@ -229,22 +220,29 @@ class Learner:
     def _actor_loss(
         self,
         batch: Batch,
-        indices: Sequence[int],
         old: list[np.ndarray] | None,
+        old_values: list[np.ndarray] | None,
         reduction: Reduction,
+        asked: Reduction,
     ) -> tuple[Tensor, dict[str, float]]:
+        """One microbatch's share of the minibatch's loss, all terms, and its metrics."""
         config = self.config
-        token_ids, attention = self._tensor(batch.token_ids), self._tensor(batch.attention)
-        mask, rolled = self._tensor(batch.loss_mask), self._tensor(batch.logprobs)
+        token_ids, mask = self._tensor(batch.token_ids), self._tensor(batch.loss_mask)
+        rolled, advantages = self._tensor(batch.logprobs), self._tensor(batch.advantages)
+        features = self.lm.features(token_ids)
         scores = self.lm.token_logprobs(
-            token_ids, mask, temperature=config.temperature, entropy=True
+            token_ids,
+            mask,
+            temperature=config.temperature,
+            entropy=True,
+            features_BTF=features,
         )
         logp, entropy = scores.logprobs, scores.entropy
         assert entropy is not None
         logp_old, weights = rolled, None
         metrics: dict[str, float] = {}
         if old is not None:
-            logp_old = self._tensor(_pad([old[index] for index in indices], mask.shape[1]))
+            logp_old = self._tensor(pad_rows(old, mask.shape[1]))
             if config.correction != "off":
                 weights, corrected = correction_weights(
                     logp_old,
@@ -256,15 +254,19 @@ class Learner:
                     high=config.correction_high,
                 )
                 metrics |= corrected
-        advantages = self._tensor(batch.advantages)
-        out = self.algorithm.loss(
-            logp, logp_old, advantages, mask, weights=weights, reduction=reduction
+        policy = self.algorithm.loss(
+            logp,
+            logp_old,
+            advantages,
+            mask,
+            weights=weights,
+            reduction=TOKEN_MEAN if self.algorithm.whole_minibatch else reduction,
         )
-        loss = out.loss
+        loss = policy.loss
         bonus = entropy_loss(entropy, mask, reduction=reduction)
         if config.entropy_coef > 0:
             loss = loss + config.entropy_coef * bonus.loss
-        metrics |= out.metrics | bonus.metrics
+        metrics |= policy.metrics | bonus.metrics
         if self.reference is not None and config.kl_in == "loss":
             with torch.no_grad():
                 logp_ref = self.reference.token_logprobs(
@@ -273,22 +275,41 @@ class Learner:
             pull = kl_loss(logp, logp_ref, mask, kind=config.kl_kind, reduction=reduction)
             loss = loss + config.kl_coef * pull.loss
             metrics |= pull.metrics
+            metrics["scaled_kl_loss"] = config.kl_coef * pull.metrics["kl_loss"]
+        metrics["loss"] = float(loss.detach())
         if self.critic is not None and self.critic.shared:
-            values_BT, _ = self.critic(token_ids, attention)
-            fit = value_loss(values_BT, self._tensor(batch.targets), mask, reduction=reduction)
+            attention = self._tensor(batch.attention)
+            if self.lm.split_head:  # the features are the trunk's hidden states
+                values_BT, _ = self.critic.read(features, attention)
+            else:
+                values_BT, _ = self.critic(token_ids, attention)
+            fit = value_loss(
+                values_BT,
+                self._tensor(batch.targets),
+                self._tensor(asked_mask(batch)),
+                clip=config.value_clip,
+                old_values=None
+                if old_values is None
+                else self._tensor(pad_rows(old_values, mask.shape[1])),
+                reduction=asked,
+            )
             loss = loss + config.vf_coef * fit.loss
-            metrics |= fit.metrics
+            metrics["value_loss"] = fit.metrics["value_loss"]
         with torch.no_grad():
+            count = mask.sum().clamp(min=1)
             difference = torch.where(mask, logp - rolled, torch.zeros_like(rolled)).abs()
             metrics["logp_diff_max"] = float(difference.max())
+            metrics["logp_diff_mean"] = float(difference.sum() / count)
+            metrics["advantage_mean"] = float((advantages * mask).sum() / count)
         return loss, metrics
 
     # Machinery ----------------------------------------------------------------------------------
 
     def _logprobs(self, lm: CausalLM, rows: Sequence[Row]) -> list[np.ndarray]:
+        """Log-probs of every sampled token of rows under a model, float32 (T,) each."""
         out: list[np.ndarray] = [np.zeros(0)] * len(rows)
         with torch.no_grad():
-            for indices, batch in self._microbatches(rows):
+            for indices, batch in microbatches(rows, self.config.microbatch_tokens):
                 logp = lm.token_logprobs(
                     self._tensor(batch.token_ids),
                     self._tensor(batch.action_mask),
@@ -300,42 +321,25 @@ class Learner:
 
     def _minibatches(self, rows: Sequence[Row], step: int, epoch: int) -> Iterator[list[int]]:
         """Split rows by trajectory, in an order fixed by (seed, step, epoch)."""
-        trajectories = sorted({row.trajectory for row in rows})
-        rng = np.random.default_rng([self.config.seed, step, epoch, 0x5EED])
-        shuffled = rng.permutation(trajectories)
         by_trajectory: dict[int, list[int]] = {}
         for index, row in enumerate(rows):
             by_trajectory.setdefault(row.trajectory, []).append(index)
-        for part in np.array_split(shuffled, min(self.config.minibatches, len(shuffled) or 1)):
-            chosen = [index for item in sorted(part) for index in by_trajectory[int(item)]]
-            if chosen:
-                yield chosen
-
-    def _microbatches(
-        self, rows: Sequence[Row], chosen: Sequence[int] | None = None
-    ) -> Iterator[tuple[list[int], Batch]]:
-        """Rows of similar length together, at most ``microbatch_tokens`` with padding."""
-        indices = list(range(len(rows))) if chosen is None else list(chosen)
-        indices.sort(key=lambda index: (len(rows[index]), index))
-        part: list[int] = []
-        for index in indices:
-            if part and (len(part) + 1) * len(rows[index]) > self.config.microbatch_tokens:
-                yield part, collate([rows[i] for i in part], self._pad_id)
-                part = []
-            part.append(index)
-        if part:
-            yield part, collate([rows[i] for i in part], self._pad_id)
+        if not by_trajectory:
+            return
+        rng = np.random.default_rng([self.config.seed, step, epoch, 0x5EED])
+        shuffled = rng.permutation(sorted(by_trajectory))
+        for part in np.array_split(shuffled, min(self.config.minibatches, len(shuffled))):
+            yield [index for item in sorted(part.tolist()) for index in by_trajectory[item]]
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self.lm.device)
+        return to_tensor(array, self.lm.device)
 
     def _set_rates(self, step: int) -> None:
         factor = self._rate_factor(step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.learning_rate * factor
-        if self.critic_optimizer is not None:
-            for group in self.critic_optimizer.param_groups:
-                group["lr"] = self.config.critic_learning_rate * factor
+        if self.value_learner is not None:
+            self.value_learner.set_rate(factor)
 
     def _rate_factor(self, step: int) -> float:
         config = self.config
@@ -353,59 +357,71 @@ class Learner:
         norms: dict[str, list[float]],
     ) -> dict[str, float]:
         """Metrics of the update under the names of :mod:`trainers.metrics`."""
-        merged = merge_metrics(actor + critic) if actor or critic else {}
-        merged["clip_frac"] = merged.pop("clip_low", 0.0) + merged.pop("clip_high", 0.0)
+        merged = merge_metrics(critic) | merge_metrics(actor)
+        if "clip_low" in merged:
+            merged["clip_frac"] = merged["clip_low"] + merged["clip_high"]
         # Losses are summed over updates; the log wants their mean.
-        for name, count in (("loss", len(norms["actor"])), ("value_loss", len(norms["critic"]))):
+        actor_updates, critic_updates = len(norms["actor"]), len(norms["critic"])
+        for name in ("loss", "scaled_kl_loss"):
             if name in merged:
-                merged[name] /= max(count or len(norms["actor"]), 1)
+                merged[name] /= actor_updates
+        if "value_loss" in merged:
+            merged["value_loss"] /= critic_updates or actor_updates
         out = {new: merged[old] for old, new in _LOGGED.items() if old in merged}
         if "kl" in merged:
             out[f"kl_{self.config.kl_kind}"] = merged["kl"]
         for name, values in norms.items():
             if values:
                 out[f"grad_norm_{name}"] = float(np.mean(values))
+        out["updates_skipped"] = sum(not np.isfinite(v) for one in norms.values() for v in one)
         out["lr_actor"] = float(self.optimizer.param_groups[0]["lr"])
-        if self.critic_optimizer is not None:
-            out["lr_critic"] = float(self.critic_optimizer.param_groups[0]["lr"])
+        if self.value_learner is not None and self.value_learner.optimizer is not None:
+            out["lr_critic"] = float(self.value_learner.optimizer.param_groups[0]["lr"])
         return out
 
     # State --------------------------------------------------------------------------------------
 
     def weights(self) -> dict[str, Tensor]:
-        """A copy of the policy's weights, safe to hand to another thread."""
-        return {name: value.detach().clone() for name, value in self.lm.model.state_dict().items()}
+        """The policy's weights. They change with the next update; copy what is to last."""
+        return {name: value.detach() for name, value in self.lm.model.state_dict().items()}
 
     def state_dict(self) -> dict[str, Any]:
         """All that an exact resume needs."""
-        state: dict[str, Any] = {
+        return {
             "model": self.lm.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "torch_rng": torch.get_rng_state(),
+            "critic": None if self.value_learner is None else self.value_learner.state_dict(),
+            "reference": self._reference_digest(),
         }
-        if self.critic is not None:
-            state["critic"] = self.critic.state_dict()
-        if self.critic_optimizer is not None:
-            state["critic_optimizer"] = self.critic_optimizer.state_dict()
-        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned.
+
+        Raises:
+            ValueError: If the reference policy of the KL is not the one of the checkpoint.
+        """
+        if state["reference"] != self._reference_digest():
+            raise ValueError(
+                "the initial model is not the one that this run started from, so the KL would be "
+                f"taken to another reference; put the original weights of {self.config.model!r} "
+                "back in place"
+            )
         self.lm.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["torch_rng"])
-        if self.critic is not None:
-            self.critic.load_state_dict(state["critic"])
-        if self.critic_optimizer is not None:
-            self.critic_optimizer.load_state_dict(state["critic_optimizer"])
+        if self.value_learner is not None:
+            self.value_learner.load_state_dict(state["critic"])
 
-
-def _is_last_row(rows: Sequence[Row], index: int) -> bool:
-    return index + 1 == len(rows) or rows[index + 1].trajectory != rows[index].trajectory
-
-
-def _pad(arrays: Sequence[np.ndarray], width: int) -> np.ndarray:
-    out = np.zeros((len(arrays), width), np.float32)
-    for line, array in zip(out, arrays, strict=True):
-        line[: len(array)] = array
-    return out
+    def _reference_digest(self) -> str | None:
+        """Hash of the reference's weights; a checkpoint does not hold these themselves."""
+        if self.reference is None:
+            return None
+        if self._digest is None:
+            digest = hashlib.sha256()
+            for name, value in sorted(self.reference.model.state_dict().items()):
+                digest.update(name.encode())
+                raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+                digest.update(raw.numpy().tobytes())
+            self._digest = digest.hexdigest()
+        return self._digest

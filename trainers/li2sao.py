@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from agentgym.packing import Credit
-from agentgym.trajectory import TrajectoryGroup
+from agentgym.trajectory import Trajectory, TrajectoryGroup
 from trainers.advantages.gate import GateConfig, GateMode, PhaseGate, skill_sums
 from trainers.advantages.group import (
     AdvantageNorm,
     Center,
-    check_group_size,
+    GroupAdvantages,
     group_advantages,
 )
 from trainers.advantages.targets import CriticTarget, ReturnLevel, critic_targets
@@ -40,8 +40,9 @@ from trainers.algorithm import (
     group_metrics,
     turn_rewards,
 )
-from trainers.config import parse_args
-from trainers.grpo import check_divides, spread
+from trainers.command_line import parse_args
+from trainers.config import require
+from trainers.grpo import check_groups, spread
 from trainers.lisao import LiSAO, LiSAOConfig, single_rollout_credit
 
 __all__ = ["Li2SAO", "Li2SAOConfig", "main"]
@@ -85,7 +86,7 @@ class Li2SAOConfig(LiSAOConfig):
     gate_patience: int = 3
     gate_min_steps: int = 10
     gate_max_steps: int | None = None
-    gate_positions: str = "all"
+    gate_positions: Literal["all", "turn_start"] = "all"
     switch_step: int | None = None
     gate_tau_off: float | None = None
     level_beta: float = 0.9
@@ -93,16 +94,25 @@ class Li2SAOConfig(LiSAOConfig):
     def validate(self) -> None:
         """See :meth:`trainers.config.TrainConfig.validate`."""
         super().validate()
-        check_group_size(self.group_size, "Li2SAO")
-        check_divides(self.group_size, self.trajectories)
-        if self.gamma != 1.0:
-            raise ValueError(
-                f"--gamma is {self.gamma}; Li2SAO's group baselines hold for --gamma 1 only"
-            )
-        if self.gate_positions not in ("all", "turn_start"):
-            raise ValueError(
-                f"--gate-positions is {self.gate_positions}; it must be all or turn_start"
-            )
+        check_groups(self.group_size, self.trajectories)
+        undiscounted = "1: the returns of a group are compared undiscounted"
+        require(self.gamma == 1, "gamma", self.gamma, undiscounted)
+        if self.credit_level == "turn":
+            require(self.turn_gamma == 1, "turn_gamma", self.turn_gamma, undiscounted)
+        self._check("in [0, 1)", lambda v: 0 <= v < 1, "level_beta", "gate_beta")
+        require(
+            self.critic is None or self.critic_target != "group_centered",
+            "critic",
+            self.critic,
+            "used with --critic-target raw or group_mean: a pretrained critic foresees returns, "
+            "not returns relative to a group",
+        )
+        require(
+            self.gate_mode != "critic_only_warmup" or self.critic_trunk == "own",
+            "gate_mode",
+            self.gate_mode,
+            "another mode with --critic-trunk shared: a critic-only step would move the actor",
+        )
         self.gate()
 
     def gate(self) -> GateConfig:
@@ -146,32 +156,23 @@ class Li2SAO(LiSAO):
         """Credit by the phase this batch is consumed in."""
         if values is None:
             raise ValueError("Li2SAO needs the critic's values")
-        trajectories = [member for group in groups for member in group]
         level = self.level.value  # from before this batch enters it
-        returns_N = np.array(
-            [turn_rewards(item, self.config.invalid_penalty).sum() for item in trajectories]
-        )
-        usable_N = np.array([item.usable for item in trajectories], bool)
-        phase = self.gate.phase
         if self.gate.samples_groups:
-            batch = self._group_credit(groups, values, returns_N, level)
+            batch = self._group_credit(groups, values, level)
         else:
             batch = self._single_credit(groups, values, level)
-            explained = batch.metrics.get("explained_variance_mse")
-            self.gate.judge(None if explained is None else float(explained))
-        self.level.update(returns_N[usable_N])
+            self.gate.judge(batch.metrics.get("explained_variance_mse"))
+            batch.metrics["phase"] = "single"
+        self.level.update(self._usable_returns(groups))
         self._steps += 1
         warm = self._steps > self.config.critic_warmup_steps
         batch.train_actor = warm and self.gate.trains_actor
         batch.metrics |= {
-            "phase": phase,
             "baseline_b": level,
             "forced": self.gate.forced,
+            "fallbacks": self.gate.fallbacks,
+            "switch_step": self.gate.switched_at,
         }
-        if self.gate.ema is not None and self.gate.phase == "group":  # else it is not of S
-            batch.metrics["skill_ema"] = self.gate.ema
-        if self.gate.switched_at is not None:
-            batch.metrics["switch_step"] = self.gate.switched_at
         return batch
 
     def _single_credit(
@@ -180,6 +181,7 @@ class Li2SAO(LiSAO):
         values: Sequence[TrajectoryValues],
         level: float,
     ) -> CreditBatch:
+        """Phase B: LiSAO, on the level that phase A taught the critic."""
         centred = self.config.critic_target == "group_centered"
         return single_rollout_credit(
             [member for group in groups for member in group],
@@ -192,20 +194,13 @@ class Li2SAO(LiSAO):
         self,
         groups: Sequence[TrajectoryGroup],
         values: Sequence[TrajectoryValues],
-        returns_N: np.ndarray,
         level: float,
     ) -> CreditBatch:
+        """Phase A: centred returns for the actor and for the critic; the gate looks on."""
         config = self.config
         trajectories = [member for group in groups for member in group]
-        names = [item.spec.group_id for item in trajectories]
-        valid = [item.usable for item in trajectories]
-
-        def relative(center: Center) -> Any:
-            return group_advantages(
-                returns_N, names, valid_N=valid, center=center, planned_size=config.group_size
-            )
-
-        actor, critic = relative("mean"), relative(config.critic_center)
+        actor = self._relative(trajectories, "mean")
+        critic = self._relative(trajectories, config.critic_center)
         kept, targets, outcomes, seen, starts, centred = [], [], [], [], [], []
         for index in np.flatnonzero(actor.kept_N).tolist():
             item = trajectories[index]
@@ -221,33 +216,52 @@ class Li2SAO(LiSAO):
                 gamma=config.gamma,
             )
             # What the critic should have foreseen, on the scale it is taught.
-            total = c if config.critic_target == "group_centered" else float(returns_N[index])
-            to_go_n = total - earned_before(rewards_n)
+            total = c if config.critic_target == "group_centered" else float(rewards_n.sum())
             kept.append(item)
             targets.append(split_by_turn(targets_n, lengths_K))
-            outcomes.append(to_go_n)
+            outcomes.append(total - earned_before(rewards_n))
             seen.append(concatenate(values[index].turns))
             starts.append(turn_starts(turn_n))
             centred.append(c)
-        all_tokens = skill_sums(centred, outcomes, seen).skill
-        turn_tokens = skill_sums(centred, outcomes, seen, positions=starts).skill
-        strict = config.gate_positions == "turn_start"
-        phase = self.gate.judge(turn_tokens if strict else all_tokens)
+
+        # The values are from before the update, so this batch is fresh to the critic.
+        skill = skill_sums(centred, outcomes, seen).skill
+        strict = skill_sums(centred, outcomes, seen, positions=starts).skill
+        phase = self.gate.judge(strict if config.gate_positions == "turn_start" else skill)
         if phase == "single":  # only the per-step gate credits a group by the critic
             batch = self._single_credit(groups, values, level)
         else:
-            credit = spread(kept, actor.advantages_N[actor.kept_N], config.adv_norm)
-            batch = CreditBatch(
-                kept,
-                [Credit(one.advantages, y) for one, y in zip(credit, targets, strict=True)],
-                metrics=group_metrics(actor),
-                dropped=len(trajectories) - len(kept),
-            )
-            batch.metrics |= explained_metrics(outcomes, seen)
-        for name, skill in (("skill_raw", all_tokens), ("skill_turn_start", turn_tokens)):
-            if skill is not None:
-                batch.metrics[name] = skill
+            actor_credit = spread(kept, actor.advantages_N[actor.kept_N], config.adv_norm)
+            credit = [
+                Credit(one.advantages, y) for one, y in zip(actor_credit, targets, strict=True)
+            ]
+            batch = CreditBatch(kept, credit, metrics=explained_metrics(outcomes, seen))
+        batch.metrics |= group_metrics(actor) | {
+            "phase": phase,
+            "skill_raw": skill,
+            "skill_turn_start": strict,
+            "skill_ema": self.gate.ema,
+            "gate_streak": self.gate.metrics()["gate_streak"],
+        }
         return batch
+
+    def _relative(self, trajectories: Sequence[Trajectory], center: Center) -> GroupAdvantages:
+        return group_advantages(
+            self._returns(trajectories),
+            [item.spec.group_id for item in trajectories],
+            valid_N=[item.usable for item in trajectories],
+            center=center,
+            planned_size=self.config.group_size,
+        )
+
+    def _returns(self, trajectories: Sequence[Trajectory]) -> np.ndarray:
+        penalty = self.config.invalid_penalty
+        return np.array([turn_rewards(item, penalty).sum() for item in trajectories], np.float64)
+
+    def _usable_returns(self, groups: Sequence[TrajectoryGroup]) -> np.ndarray:
+        usable = [member for group in groups for member in group if member.usable]
+        returns = self._returns(usable)
+        return returns[np.isfinite(returns)]
 
     def state_dict(self) -> dict[str, Any]:
         """See :meth:`trainers.algorithm.Algorithm.state_dict`."""

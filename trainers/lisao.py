@@ -37,7 +37,8 @@ from trainers.algorithm import (
     normalise_turns,
     turn_rewards,
 )
-from trainers.config import TrainConfig, parse_args
+from trainers.command_line import parse_args
+from trainers.config import TrainConfig, require
 from trainers.losses import PolicyLossKind
 
 __all__ = ["LiSAO", "LiSAOConfig", "main", "single_rollout_credit"]
@@ -84,16 +85,16 @@ class LiSAOConfig(TrainConfig):
     def validate(self) -> None:
         """See :meth:`trainers.config.TrainConfig.validate`."""
         super().validate()
-        for name in ("gamma", "turn_gamma", "turn_lambda"):
-            if not 0 <= getattr(self, name) <= 1:
-                flag = name.replace("_", "-")
-                raise ValueError(f"--{flag} is {getattr(self, name)}; it must be between 0 and 1")
-        if not self.lambda_alpha > 0:
-            raise ValueError(f"--lambda-alpha is {self.lambda_alpha}; it must be above 0")
-        if self.critic_warmup_steps < 0:
-            raise ValueError(
-                f"--critic-warmup-steps is {self.critic_warmup_steps}; it must be 0 or more"
-            )
+        unit = ("gamma", "turn_gamma", "turn_lambda")
+        self._check("between 0 and 1", lambda v: 0 <= v <= 1, *unit)
+        self._check("above 0", lambda v: v > 0, "lambda_alpha")
+        self._check("0 or more", lambda v: v >= 0, "critic_warmup_steps")
+        require(
+            self.critic_trunk == "own" or not self.critic_warmup_steps,
+            "critic_warmup_steps",
+            self.critic_warmup_steps,
+            "0 with --critic-trunk shared: training the critic alone would move the actor",
+        )
 
 
 class LiSAO(Algorithm):
@@ -143,6 +144,9 @@ def single_rollout_credit(
 ) -> CreditBatch:
     """Advantages and value targets of rollouts that have no group.
 
+    Left out are rollouts lost to faults, those that the end rules drop, and those whose return is
+    not a finite number.
+
     Args:
         trajectories: The rollouts.
         values: The critic's values of each, from before its update.
@@ -153,12 +157,14 @@ def single_rollout_credit(
     if values is None:
         raise ValueError("single-rollout credit needs the critic's values")
     rules = EndRules(config.end_max_turns, config.end_length_limit, config.end_deadline)
+    assign = _turn_credit if config.credit_level == "turn" else _token_credit
     kept: list[Trajectory] = []
     advantages: list[np.ndarray] = []
-    targets: list[list[np.ndarray]] = []
-    all_values: list[np.ndarray] = []
+    targets: list[np.ndarray] = []
+    seen: list[np.ndarray] = []
     for trajectory, value in zip(trajectories, values, strict=True):
-        if not trajectory.usable:
+        rewards_K = turn_rewards(trajectory, config.invalid_penalty)
+        if not trajectory.usable or not np.isfinite(rewards_K).all():
             continue
         end = end_of_episode(
             trajectory.stop_reason,
@@ -168,48 +174,56 @@ def single_rollout_credit(
         )
         if not end.keep:
             continue
-        lengths_K = [turn.n_actions for turn in trajectory.turns]
-        turn_n = turn_index(lengths_K)
-        rewards_K = turn_rewards(trajectory, config.invalid_penalty)
+        turn_n = turn_index([turn.n_actions for turn in trajectory.turns])
+        rewards_n = place_turn_rewards(rewards_K, turn_n)
+        if level is not None:
+            rewards_n = recenter_rewards(rewards_n, level, bootstrapped=end.bootstrapped)
         values_n = concatenate(value.turns)
-        if config.credit_level == "turn":
-            if level is not None and not end.bootstrapped:
-                rewards_K = rewards_K - np.eye(len(rewards_K))[-1] * level
-            by_turn = turn_level_gae(
-                rewards_K,
-                values_n,
-                turn_n,
-                v_end=end.v_end,
-                gamma=config.turn_gamma,
-                lam=config.turn_lambda,
-            )
-            advantages_n, targets_n = by_turn.advantages_n, by_turn.targets_n
-            # Only turn starts are states; elsewhere the critic is asked for what it says already.
-            targets_n = np.where(by_turn.critic_mask_n, targets_n, values_n)
-        else:
-            rewards_n = place_turn_rewards(rewards_K, turn_n)
-            if level is not None:
-                rewards_n = recenter_rewards(rewards_n, level, bootstrapped=end.bootstrapped)
-            advantages_n = skip_observation_gae(
-                rewards_n,
-                values_n,
-                v_end=end.v_end,
-                gamma=config.gamma,
-                lam=length_adaptive_lambda(len(turn_n), config.lambda_alpha),
-            )
-            targets_n = reward_to_go(rewards_n, v_end=end.v_end, gamma=config.gamma)
+        advantages_n, targets_n = assign(rewards_n, values_n, turn_n, end.v_end, config)
         kept.append(trajectory)
         advantages.append(advantages_n)
-        targets.append(split_by_turn(targets_n, lengths_K))
-        all_values.append(values_n)
+        targets.append(targets_n)
+        seen.append(values_n)
     credit = [
-        Credit(by_turn, target)
-        for by_turn, target in zip(
+        Credit(by_turn, split_by_turn(targets_n, [len(turn) for turn in by_turn]))
+        for by_turn, targets_n in zip(
             normalise_turns(kept, advantages, config.adv_norm), targets, strict=True
         )
     ]
-    metrics = explained_metrics([concatenate(target) for target in targets], all_values)
-    return CreditBatch(kept, credit, metrics=metrics, dropped=len(trajectories) - len(kept))
+    return CreditBatch(kept, credit, metrics=explained_metrics(targets, seen))
+
+
+def _token_credit(
+    rewards_n: np.ndarray,
+    values_n: np.ndarray,
+    turn_n: np.ndarray,
+    v_end: float,
+    config: LiSAOConfig,
+) -> tuple[np.ndarray, np.ndarray]:
+    """SAO: one GAE step an action token; the critic's target has lambda 1."""
+    advantages_n = skip_observation_gae(
+        rewards_n,
+        values_n,
+        v_end=v_end,
+        gamma=config.gamma,
+        lam=length_adaptive_lambda(len(turn_n), config.lambda_alpha),
+    )
+    return advantages_n, reward_to_go(rewards_n, v_end=v_end, gamma=config.gamma)
+
+
+def _turn_credit(
+    rewards_n: np.ndarray,
+    values_n: np.ndarray,
+    turn_n: np.ndarray,
+    v_end: float,
+    config: LiSAOConfig,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Turn-PPO: one GAE step a turn; the critic is asked at turn starts only (NaN elsewhere)."""
+    earned_K = np.bincount(turn_n, weights=rewards_n, minlength=int(turn_n[-1]) + 1)
+    by_turn = turn_level_gae(
+        earned_K, values_n, turn_n, v_end=v_end, gamma=config.turn_gamma, lam=config.turn_lambda
+    )
+    return by_turn.advantages_n, np.where(by_turn.critic_mask_n, by_turn.targets_n, np.nan)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,23 +8,36 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from agentgym.trajectory import Trajectory, TrajectoryGroup
+from agentgym.info import StopReason
+from agentgym.trajectory import EpisodeSpec, Trajectory, TrajectoryGroup
 from trainers.algorithm import Algorithm, CreditBatch
+from trainers.checkpoint import CheckpointError
 from trainers.config import TrainConfig
 from trainers.console import Console
-from trainers.evaluation import evaluation_metrics, evaluation_specs, rollout_metrics
+from trainers.evaluation import (
+    evaluation_metrics,
+    evaluation_name,
+    evaluation_specs,
+    evaluation_table,
+    know_quantities,
+    rollout_metrics,
+)
+from trainers.learner import Learner
+from trainers.metrics import check_metrics
 from trainers.report import write_report
 from trainers.rollouts import AsyncSource, Interrupted, Source, SyncSource
-from trainers.run_dir import RunDir, pick_readable
-from trainers.setup import Setup
+from trainers.run_dir import Outcome, RunDir, RunDirError, pick_readable, read_metrics
+from trainers.run_lock import RunLocked
+from trainers.setup import Setup, World
 
 __all__ = ["Trainer", "run"]
 
+_REFUSALS = (ValueError, KeyError, ImportError, RunDirError, RunLocked, CheckpointError)
 _TOTALS = ("trajectories", "action_tokens", "prompt_tokens", "elapsed_s", "cpu_s")
 
 
@@ -36,15 +49,21 @@ def run(kind: type[Algorithm], config: TrainConfig) -> int:
         config: Its settings, checked.
 
     Returns:
-        Exit status: 0 when the run is complete, 130 when the user ended it (with a checkpoint).
+        Exit status: 0 when the run is complete, 130 when the user ended it (with a checkpoint),
+        2 when something was refused before training began.
     """
     try:
         with _threads(config.threads):
-            return Trainer(kind, config).run()
-    except (ValueError, KeyError, ImportError) as error:
-        # What was refused before any work began; a traceback would hide the message.
-        print(f"error: {error.args[0] if error.args else error}", file=sys.stderr)
-        return 2
+            try:
+                trainer = Trainer(kind, config)
+            except _REFUSALS as error:
+                # A traceback would hide the message.
+                print(f"error: {error.args[0] if error.args else error}", file=sys.stderr)
+                return 2
+            return trainer.run()
+    except KeyboardInterrupt:
+        print("ended at once; --resume goes on from the last checkpoint", file=sys.stderr)
+        return 130
 
 
 class Trainer:
@@ -53,31 +72,53 @@ class Trainer:
     Args:
         kind: Algorithm.
         config: Its settings.
-        setup: Environment, model and prompts; made from the config when omitted.
+        setup: Environment and model; made from the config when omitted.
+        say: Is told what takes time while things are set up.
+
+    Raises:
+        ValueError: If something asked for does not exist or does not fit together.
     """
 
     def __init__(
-        self, kind: type[Algorithm], config: TrainConfig, setup: Setup | None = None
+        self,
+        kind: type[Algorithm],
+        config: TrainConfig,
+        setup: Setup | None = None,
+        say: Callable[[str], None] = print,
     ) -> None:
+        # What can be refused is refused first: before a folder is made or a model is built.
         config.validate()
         self.config = config
         self.algorithm = kind(config)
-        self._stop = threading.Event()
+        if config.critic is not None and not kind.uses_critic:
+            raise ValueError(f"--critic is {config.critic}, but {kind.name} has no critic")
+        self.world = World.open(config) if setup is None else setup.world
+        self.cursor = self.world.cursor(config.seed)
+        ids, self.eval_split = self.world.evaluation_tasks(config.eval_split)
+        self.eval_specs: list[EpisodeSpec] = evaluation_specs(
+            ids, self.eval_split, config.eval_episodes
+        )
+        know_quantities(self.world.spec.diagnostics)
+
         self.run_dir = self._open_run_dir()
-        self.console = Console(config.steps, columns=self._columns())
         try:
-            self.setup = setup or Setup.make(config, self.console.note)
-            self.learner = self.setup.learner(self.algorithm)
-            self.policy = self.setup.policy(self.learner)
-            self.collector = self.setup.collector(self.policy, config.temperature)
-            self.cursor = self.setup.cursor()
             self.step = 0
             self.totals: dict[str, float] = dict.fromkeys(_TOTALS, 0.0)
-            self._resume()
+            self._unfinished: dict[str, Any] | None = None  # the row of a step not yet evaluated
+            self._checkpoint_s: float | None = None
+            self._stop = threading.Event()
+            self.setup = setup or Setup.make(config, self.world, say)
+            self.learner = Learner(self.setup.lm, self.algorithm, config)
+            self._resume(say)
+            self.policy = self.setup.policy()
+            self.collector = self.setup.collector(self.policy, config.temperature)
             self.source: Source = self._make_source()
-        except BaseException:
-            self.run_dir.close("failed", "while setting up")
+        except BaseException as error:
+            self.run_dir.close("failed", f"while setting up: {type(error).__name__}: {error}")
             raise
+        self.console = Console(
+            config.steps, first_step=self.step, title=f"{kind.name} on {self.world.spec.id}"
+        )
 
     # The whole run ------------------------------------------------------------------------------
 
@@ -87,150 +128,174 @@ class Trainer:
         Returns:
             0, or 130 if the user ended the run.
         """
-        outcome, detail = "failed", ""
-        try:
-            with self._interrupt_sets_flag(), self.console:
-                self.console.note(f"run directory: {self.run_dir.path}")
-                if self.step == 0:
-                    self._before()
-                while self.step < self.config.steps:
-                    self._one_step()
+        outcome: Outcome = "failed"
+        detail = ""
+        with self.console:
+            self.console.note(f"run directory: {self.run_dir.path}")
+            try:
+                with self._interrupt_sets_flag():
+                    self.source.publish(self.learner.weights(), self.step)
+                    self._train()
                 outcome = "finished"
-        except Interrupted:
-            outcome, detail = "stopped", "ended by the user"
-            self._checkpoint()
-            self.console.note(
-                f"stopped after step {self.step}; continue with --resume {self.run_dir.path}"
-            )
-        except BaseException as error:
-            detail = f"{type(error).__name__}: {error}"
-            raise
-        finally:
-            self.source.close()
-            self.run_dir.close(outcome, detail)  # type: ignore[arg-type]
-            report = write_report(self.run_dir.path)
-        self._summary()
-        self.console.note(f"report: {report}")
+            except Interrupted:
+                outcome, detail = "stopped", f"by the user after step {self.step}"
+                self._checkpoint()
+                self.console.note(
+                    f"stopped after step {self.step}; go on with --resume {self.run_dir.path}"
+                )
+            except KeyboardInterrupt:
+                outcome, detail = "stopped", "by the user, at once"
+                raise
+            except BaseException as error:
+                detail = f"{type(error).__name__}: {error}"
+                raise
+            finally:
+                self.source.close()
+                self.run_dir.close(outcome, detail)
+                self._report()
         return 0 if outcome == "finished" else 130
 
-    def _before(self) -> None:
-        """Evaluate the starting point, with the fixed rules beside it."""
-        metrics = self._evaluate() | self.setup.baselines(self._evaluation_specs())
-        self.run_dir.log_metrics(0, metrics)
-        self.console.step(0, metrics)
+    def _train(self) -> None:
+        if self._unfinished is not None:
+            self._finish_step(self._unfinished)
+        elif self.step == 0:
+            metrics = self._evaluate() | self._baselines()
+            self._log(0, metrics)
+        while self.step < self.config.steps:
+            self._one_step()
 
     def _one_step(self) -> None:
         began, cpu_began = time.perf_counter(), time.process_time()
         env_began = self.collector.env_seconds
-        version = self.step
-        groups, credited, sampled_s = self._sample()
+        groups, credited, metrics = self._sample()
         sampled = [member for group in groups for member in group]
-        metrics = rollout_metrics(sampled, version) | credited.metrics
+        metrics |= rollout_metrics(sampled, self.step) | credited.metrics
         learn_began = time.perf_counter()
         if credited.trajectories:
             metrics |= self.learner.update(credited, self.step)
         learned = time.perf_counter()
+        self.source.publish(self.learner.weights(), self.step + 1)
+        self.source.commit()
         self.step += 1
-        self.source.publish(self.learner.weights(), self.step)
         synced = time.perf_counter()
-        metrics |= {
-            "weight_version": self.step,
-            "dropped_stale": self.source.dropped_stale,
-            "generate_s": sampled_s,
-            "env_s": self.collector.env_seconds - env_began,
-            "learn_s": learned - learn_began,
-            "sync_s": synced - learned,
-            "tokens_per_s": metrics.get("batch_action_tokens", 0) / max(sampled_s, 1e-9),
-        }
         self.totals["trajectories"] += len(sampled)
         self.totals["action_tokens"] += sum(item.n_actions for item in sampled)
         self.totals["prompt_tokens"] += sum(
             len(turn.context_ids) for item in sampled for turn in item.turns
         )
-        self.totals["elapsed_s"] += time.perf_counter() - began
+        self.totals["elapsed_s"] += synced - began
         self.totals["cpu_s"] += time.process_time() - cpu_began
-        metrics |= self.totals
-        metrics["step_s"] = time.perf_counter() - began
-        metrics["max_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        metrics |= {
+            **self.totals,
+            **self.source.metrics(),
+            "weight_version": self.step,
+            "env_s": self.collector.env_seconds - env_began,
+            "learn_s": learned - learn_began,
+            "sync_s": synced - learned,
+            "step_s": synced - began,
+            "checkpoint_s": self._checkpoint_s,
+            "max_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+        if metrics.get("generate_s"):
+            metrics["tokens_per_s"] = metrics["batch_action_tokens"] / metrics["generate_s"]
+        self.run_dir.log_trajectories(
+            self.step, pick_readable(sampled, self.config.logged_trajectories)
+        )
+        self._finish_step(check_metrics(metrics))
+
+    def _finish_step(self, row: dict[str, Any]) -> None:
+        """Evaluate if that is due, log the step, and save it if that is due."""
+        self._unfinished = row  # until it is logged: an interrupt must not lose an evaluation
         last = self.step == self.config.steps
-        due = self.config.eval_every and self.step % self.config.eval_every == 0
-        try:
-            if last or due:
-                metrics |= self._evaluate()
-        finally:  # an evaluation that the user cut short does not undo the step
-            self.run_dir.log_metrics(self.step, metrics)
-            self.run_dir.log_trajectories(
-                self.step, pick_readable(sampled, self.config.logged_trajectories)
-            )
-        self.console.step(self.step, metrics)
+        every = self.config.eval_every
+        if last or (every and self.step % every == 0):
+            row = row | self._evaluate()
+        self._log(self.step, row)
+        self._unfinished = None
         if last or self.step % self.config.checkpoint_every == 0:
             self._checkpoint()
 
-    def _sample(self) -> tuple[list[TrajectoryGroup], CreditBatch, float]:
-        """Sample and credit one batch; more where the algorithm found too little in it."""
+    def _sample(self) -> tuple[list[TrajectoryGroup], CreditBatch, dict[str, Any]]:
+        """Sample and credit one batch; more where the algorithm found too little in it.
+
+        Returns:
+            What was played, the batch to train on, and metrics.
+        """
         plan = self.algorithm.plan(self.step)
-        wanted, groups = plan.trajectories, list[TrajectoryGroup]()
-        seconds, released = 0.0, 0
+        wanted, metrics = plan.trajectories, dict[str, Any]()
+        played, shaped = list[TrajectoryGroup](), list[TrajectoryGroup]()
         while True:
             if self._stop.is_set():
                 raise Interrupted
-            began = time.perf_counter()
-            fresh = self.source.next_groups(plan, wanted, self.algorithm.in_groups)
-            seconds += time.perf_counter() - began
-            members = [member for group in fresh for member in group]
-            kl = self.learner.penalise_kl(members) if self.config.kl_in == "reward" else None
-            groups += fresh
-            batch = self._credit(groups)
-            if kl is not None:
-                batch.metrics[f"kl_{self.config.kl_kind}"] = kl
-            self.source.release(batch.dropped - released)
-            released, wanted = batch.dropped, batch.missing
+            fresh = self.source.next_groups(plan, wanted)
+            played += fresh
+            _refuse_broken(played)
+            changed, numbers = self.learner.shaped(fresh)
+            shaped += changed
+            metrics |= numbers
+            values = self.learner.values([member for group in shaped for member in group])
+            batch = self.algorithm.credit(shaped, values)
+            wanted = batch.missing
             if not wanted:
-                return groups, batch, seconds
-
-    def _credit(self, groups: list[TrajectoryGroup]) -> CreditBatch:
-        values = None
-        if self.algorithm.uses_critic:
-            values = self.learner.values([member for group in groups for member in group])
-        return self.algorithm.credit(groups, values)
+                return played, batch, metrics
+            self.source.release(wanted)
 
     # Evaluation ---------------------------------------------------------------------------------
 
-    def _evaluation_specs(self) -> list[Any]:
-        ids, split = self.setup.evaluation_tasks()
-        return evaluation_specs(ids, split, self.config.eval_episodes)
-
-    def _evaluate(self) -> dict[str, float]:
+    def _evaluate(self) -> dict[str, Any]:
         began = time.perf_counter()
-        out: dict[str, float] = {}
-        _, split = self.setup.evaluation_tasks()
+        out: dict[str, Any] = {}
+        readable: list[tuple[str, list[Trajectory]]] = []
+        split = self.eval_split or "default"
         for mode, temperature in (("sampled", self.config.temperature), ("greedy", 0.0)):
             collector = self.setup.collector(self.policy, temperature, evaluation=True)
             try:
-                played: list[Trajectory] = self.source.play(collector, self._evaluation_specs())
+                played = self.source.play(collector, self.eval_specs)
             finally:
                 collector.close()
-            name = split or "default"
-            out |= evaluation_metrics(played, name, mode, self.setup.spec.diagnostics)
-            self.run_dir.log_trajectories(
-                self.step, pick_readable(played, 2), source=f"eval/{name}/{mode}"
-            )
+            out |= evaluation_metrics(played, split, mode, self.world.spec.diagnostics)
+            readable.append((evaluation_name(split, mode, "")[:-1], pick_readable(played, 2)))
+        for source, trajectories in readable:
+            self.run_dir.log_trajectories(self.step, trajectories, source=source)
         out["eval_s"] = time.perf_counter() - began
         return out
 
-    def _summary(self) -> None:
-        """What a person wants to know at the end: before and after, and the rules beside it."""
-        from trainers.report import summary_rows
+    def _baselines(self) -> dict[str, Any]:
+        """The environment's fixed rules, on the episodes of the evaluation."""
+        split = self.eval_split or "default"
+        found = self.world.baselines(self.eval_specs)
+        for quantities in found.values():
+            know_quantities(quantities)
+        return {
+            evaluation_name(split, rule, quantity): value
+            for rule, quantities in found.items()
+            for quantity, value in quantities.items()
+        }
 
-        self.console.table("evaluation", summary_rows(self.run_dir.path))
+    # Logging ------------------------------------------------------------------------------------
+
+    def _log(self, step: int, metrics: dict[str, Any]) -> None:
+        self.console.step(step, self.run_dir.log_metrics(step, metrics))
+
+    def _report(self) -> None:
+        """The report, and before and after in a table; neither may spoil what was trained."""
+        try:
+            self.console.table("evaluation", evaluation_table(read_metrics(self.run_dir.path)))
+            self.console.note(f"report: {write_report(self.run_dir.path)}")
+        except Exception as error:
+            self.console.note(
+                f"the report could not be written ({type(error).__name__}: {error}); try again "
+                f"with python -m trainers.report {self.run_dir.path}"
+            )
 
     # Checkpoints --------------------------------------------------------------------------------
 
     def _checkpoint(self) -> None:
-        if any(info.step == self.step for info in self.run_dir.checkpoints()):
-            return
         if self.step == 0:
             return  # nothing is lost: the start is made from the seed
+        if any(info.step == self.step for info in self.run_dir.checkpoints()):
+            return
+        began = time.perf_counter()
         self.run_dir.save_checkpoint(
             self.step,
             {
@@ -238,14 +303,17 @@ class Trainer:
                 "algorithm": self.algorithm.state_dict(),
                 "cursor": self.source.cursor_state(),
                 "totals": dict(self.totals),
+                "unfinished": self._unfinished,
             },
         )
+        self._checkpoint_s = time.perf_counter() - began
 
-    def _resume(self) -> None:
-        if self.config.resume is None:
-            return
-        checkpoint = self.run_dir.resume(say=self.console.note)
+    def _resume(self, say: Callable[[str], None]) -> None:
+        """Go on from the last checkpoint of the run that is resumed, or from the start."""
+        checkpoint = None if self.config.resume is None else self.run_dir.resume(say=say)
         if checkpoint is None:
+            if self.config.critic is not None:
+                self.learner.load_critic(self.config.critic)
             return
         state = checkpoint.state
         self.step = checkpoint.step
@@ -253,6 +321,8 @@ class Trainer:
         self.algorithm.load_state_dict(state["algorithm"])
         self.cursor.load_state_dict(state["cursor"])
         self.totals = {name: float(state["totals"][name]) for name in _TOTALS}
+        if self.run_dir.last_step < self.step:
+            self._unfinished = state["unfinished"]
 
     def _open_run_dir(self) -> RunDir:
         config = self.config
@@ -273,25 +343,15 @@ class Trainer:
     def _make_source(self) -> Source:
         config = self.config
         if config.staleness == 0:
-            source: Source = SyncSource(self.collector, self.cursor, self._stop.is_set)
-        else:
-            source = AsyncSource(
-                self.collector,
-                self.cursor,
-                lambda: self.algorithm.plan(self.step),
-                staleness=config.staleness,
-                batch=config.trajectories,
-                version=self.step,
-                interrupted=self._stop.is_set,
-            )
-        source.publish(self.learner.weights(), self.step)
-        return source
-
-    def _columns(self) -> list[str]:
-        columns = ["reward_mean", "success_rate", "invalid_action_rate", "entropy", "adv_rms"]
-        if self.algorithm.uses_critic:
-            columns += ["explained_variance", "skill_ema", "phase"]
-        return [*columns, "step_s"]
+            return SyncSource(self.collector, self.cursor, self._stop.is_set)
+        return AsyncSource(
+            self.collector,
+            self.cursor,
+            self.algorithm.plan(self.step),
+            staleness=config.staleness,
+            version=self.step,
+            interrupted=self._stop.is_set,
+        )
 
     @contextlib.contextmanager
     def _interrupt_sets_flag(self) -> Iterator[None]:
@@ -311,6 +371,17 @@ class Trainer:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+def _refuse_broken(groups: list[TrajectoryGroup]) -> None:
+    """End a run in which not a single episode could be played.
+
+    Raises:
+        RuntimeError: With what went wrong in the first.
+    """
+    played = [member for group in groups for member in group]
+    if played and all(item.stop_reason is StopReason.INFRA_ERROR for item in played):
+        raise RuntimeError(f"every one of {len(played)} episodes was lost: {played[0].error}")
 
 
 @contextlib.contextmanager

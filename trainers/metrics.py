@@ -157,6 +157,7 @@ METRICS: tuple[Metric, ...] = (
         ("logp_diff_mean", "logp diff mean", "nats", "Mean |learner - sampler| before the update."),
         ("grad_norm_actor", "grad actor", "", "Gradient norm of the policy before clipping."),
         ("lr_actor", "lr actor", "", "Learning rate of the policy."),
+        ("updates_skipped", "skipped", "", "Updates not taken: gradient not finite.", "count"),
     ),
     *_section(
         "Critic",
@@ -195,8 +196,8 @@ METRICS: tuple[Metric, ...] = (
         ("wait_s", "wait", "s", "Learner waiting for episodes."),
         ("step_s", "step", "s", "Whole step."),
         ("tokens_per_s", "tokens/s", "tokens/s", "Action tokens sampled in a second of sampling."),
-        ("elapsed_s", "elapsed", "s since start", "Wall clock, earlier sessions included."),
-        ("cpu_s", "CPU", "s since start", "Process CPU time, earlier sessions included."),
+        ("elapsed_s", "elapsed", "s since start", "Wall clock of the steps, evaluations left out."),
+        ("cpu_s", "CPU", "s since start", "Process CPU time of the steps, likewise."),
         ("max_rss_mb", "memory", "MB", "Largest resident memory of the process."),
     ),
     *_section(

@@ -3,12 +3,16 @@
 Both sources play the same endless list of tasks. ``SyncSource`` samples one batch when asked.
 ``AsyncSource`` samples on a thread with its own event loop while the learner steps; how far ahead
 it may run is bounded when episodes are admitted and again when they are consumed.
+
+A group that was handed out is *committed* once the learner has stepped on it. Where a run stops
+before that, the group is played again by the run that resumes it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -53,27 +57,31 @@ class TaskCursor:
     replay: list[int] = field(default_factory=list)
     _order: tuple[int, np.ndarray] | None = field(default=None, repr=False)
 
-    def take(self, plan: Plan, count: int | None = None) -> list[EpisodeSpec]:
-        """Episodes of the next ``count`` groups (default: the whole plan)."""
+    def take(self, groups: int, group_size: int) -> list[EpisodeSpec]:
+        """Episodes of the next groups; the members of a group are replicas of one (task, seed)."""
         specs: list[EpisodeSpec] = []
-        for _ in range(plan.tasks if count is None else count):
+        for _ in range(groups):
             if self.replay:
                 number = self.replay.pop(0)
             else:
                 number = self.position
                 self.position += 1
-            # One seed a group: its members are replicas of one (task, seed).
             episode_seed = int(np.random.default_rng([self.seed, number, 0xE9]).integers(2**31 - 1))
             task_id = self._task(number)
             specs += [
                 EpisodeSpec(task_id, self.split, episode_seed, f"g{number}", member)
-                for member in range(plan.group_size)
+                for member in range(group_size)
             ]
         return specs
 
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values that resume the walk."""
-        return {"position": self.position, "replay": list(self.replay)}
+    def state_dict(self, unfinished: Sequence[str] = ()) -> dict[str, Any]:
+        """Plain values that resume the walk.
+
+        Args:
+            unfinished: Names of groups that were handed out and are to be handed out again.
+        """
+        replay = sorted({*self.replay, *map(group_number, unfinished)})
+        return {"position": self.position, "replay": replay}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
@@ -92,26 +100,40 @@ class TaskCursor:
 class Source(Protocol):
     """Supplies the loop with groups and takes its weights."""
 
-    dropped_stale: int
+    def next_groups(self, plan: Plan, count: int) -> list[TrajectoryGroup]:
+        """The next ``count`` trajectories; whole groups where the plan has groups.
+
+        Raises:
+            Interrupted: If the user asked to end.
+        """
+        ...
+
+    def release(self, count: int) -> None:
+        """Announce that this step will take so many trajectories more than its plan says."""
+        ...
+
+    def commit(self) -> None:
+        """The learner has stepped on all that was handed out."""
+        ...
 
     def cursor_state(self) -> dict[str, Any]:
-        """Where the tasks are, for a checkpoint."""
+        """Where the tasks are, for a checkpoint; what is not committed will be played again."""
         ...
 
-    def next_groups(self, plan: Plan, count: int, grouped: bool) -> list[TrajectoryGroup]:
-        """The next ``count`` trajectories, in groups."""
-        ...
-
-    def release(self, dropped: int) -> None:
-        """Trajectories that the learner left out; their places are free again."""
+    def metrics(self) -> dict[str, float]:
+        """Numbers about sampling since the last call, for the run's log."""
         ...
 
     def publish(self, state: Mapping[str, Any], version: int) -> None:
-        """Put new weights to use."""
+        """Put new weights to use; returns once they are."""
         ...
 
     def play(self, collector: Collector, specs: Sequence[EpisodeSpec]) -> list[Trajectory]:
-        """Play given episodes with another collector (for evaluation)."""
+        """Play given episodes with another collector (for evaluation).
+
+        Raises:
+            Interrupted: If the user asked to end.
+        """
         ...
 
     def close(self) -> None:
@@ -132,29 +154,34 @@ class SyncSource:
         self, collector: Collector, cursor: TaskCursor, interrupted: Callable[[], bool]
     ) -> None:
         self.collector, self.cursor, self._interrupted = collector, cursor, interrupted
-        self.dropped_stale = 0
+        self._uncommitted: list[str] = []
+        self._seconds = 0.0
         self._loop = asyncio.new_event_loop()
 
-    def next_groups(self, plan: Plan, count: int, grouped: bool) -> list[TrajectoryGroup]:
-        """See :class:`Source`.
+    def next_groups(self, plan: Plan, count: int) -> list[TrajectoryGroup]:
+        """See :class:`Source`."""
+        specs = self.cursor.take(count // plan.group_size, plan.group_size)
+        self._uncommitted += dict.fromkeys(spec.group_id for spec in specs)
+        began = time.perf_counter()
+        groups = group_trajectories(self.play(self.collector, specs))
+        self._seconds += time.perf_counter() - began
+        return groups
 
-        Raises:
-            Interrupted: If the user asked to end; the cursor is where it was before.
-        """
-        before = self.cursor_state()
-        specs = self.cursor.take(plan, count // plan.group_size)
-        try:
-            return group_trajectories(self.play(self.collector, specs))
-        except Interrupted:
-            self.cursor.load_state_dict(before)
-            raise
+    def release(self, count: int) -> None:
+        """Nothing to free: every batch is asked for."""
+
+    def commit(self) -> None:
+        """See :class:`Source`."""
+        self._uncommitted.clear()
 
     def cursor_state(self) -> dict[str, Any]:
         """See :class:`Source`."""
-        return self.cursor.state_dict()
+        return self.cursor.state_dict(self._uncommitted)
 
-    def release(self, dropped: int) -> None:
-        """Nothing to free: every batch is asked for."""
+    def metrics(self) -> dict[str, float]:
+        """See :class:`Source`."""
+        seconds, self._seconds = self._seconds, 0.0
+        return {"generate_s": seconds}
 
     def publish(self, state: Mapping[str, Any], version: int) -> None:
         """See :class:`Source`."""
@@ -170,24 +197,41 @@ class SyncSource:
 
     def close(self) -> None:
         """See :class:`Source`."""
+        if self._loop.is_closed():
+            return
         self.collector.close()
         self._loop.run_until_complete(self.collector.policy.aclose())
         self._loop.close()
 
 
+@dataclass(slots=True)
+class _Pending:
+    """An admitted group: how many members it has, those that came, and how many are gone."""
+
+    size: int
+    arrived: list[Trajectory] = field(default_factory=list)
+    handed_out: int = 0
+
+
 class AsyncSource:
     """Samples on a thread of its own while the learner steps.
 
-    Admission: ``(staleness + version + 1) N`` episodes may ever have been started by the time the
-    weights have ``version`` (AReaL, arXiv 2505.24298). Consumption: a trajectory (or group) whose
-    oldest token is more than ``staleness`` versions old is dropped, and its place is free again.
+    Admission: at most ``(staleness + version + 1) N`` episodes may ever have been started by the
+    time the weights have ``version`` (AReaL, arXiv 2505.24298); since the learner takes N a
+    version, no more than ``(staleness + 1) N`` are under way or waiting. Consumption: a trajectory
+    (or group) whose oldest token is more than ``staleness`` versions old is dropped, and its place
+    is free again.
+
+    When the algorithm goes over from groups to single rollouts, what is left of groups arrives as
+    single rollouts; what is left of single rollouts is of no use to groups and is dropped.
+
+    Nothing is sampled before the first :meth:`publish`.
 
     Args:
         collector: Plays the episodes.
         cursor: Supplies the tasks.
-        plan: What to sample now; asked at every admission.
+        plan: What to sample; :meth:`next_groups` replaces it.
         staleness: The bound, in weight versions.
-        batch: Trajectories of one step.
         version: Version of the weights at the start (above 0 after a resume).
         interrupted: Asked while waiting; True ends the wait.
     """
@@ -196,33 +240,32 @@ class AsyncSource:
         self,
         collector: Collector,
         cursor: TaskCursor,
-        plan: Callable[[], Plan],
+        plan: Plan,
         *,
         staleness: int,
-        batch: int,
         version: int,
         interrupted: Callable[[], bool],
     ) -> None:
         self.collector, self.cursor = collector, cursor
-        self.dropped_stale = 0
-        self._plan, self._staleness, self._batch = plan, staleness, batch
+        self._plan, self._staleness, self._batch = plan, staleness, plan.trajectories
         self._interrupted = interrupted
         self._version = version
-        # All that was ever admitted; what a resumed learner has consumed counts as admitted.
-        self._admitted = version * batch
-        self._lock = threading.Condition()
-        self._groups: dict[str, list[Trajectory]] = {}
-        self._sizes: dict[str, int] = {}
+        # All that was ever admitted and not freed; a resumed learner has consumed N a version.
+        self._admitted = version * self._batch
+        self._pending: dict[str, _Pending] = {}  # in order of admission
+        self._uncommitted: list[str] = []
+        self._dropped_stale = 0
+        self._waited = 0.0
         self._failure: BaseException | None = None
-        self._stopping = False
+        self._lock = threading.Condition()
         self._loop = asyncio.new_event_loop()
-        self._room = asyncio.Event()
+        self._room, self._ready, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._thread = threading.Thread(target=self._work, name="agentgym-rollouts", daemon=True)
         self._thread.start()
 
     # The learner's side -------------------------------------------------------------------------
 
-    def next_groups(self, plan: Plan, count: int, grouped: bool) -> list[TrajectoryGroup]:
+    def next_groups(self, plan: Plan, count: int) -> list[TrajectoryGroup]:
         """See :class:`Source`; waits until there are enough.
 
         Raises:
@@ -231,124 +274,168 @@ class AsyncSource:
         """
         taken: list[TrajectoryGroup] = []
         have = 0
+        began = time.perf_counter()
         with self._lock:
+            self._plan = plan
             while have < count:
                 self._check()
-                group = self._pop(grouped)
+                group = self._pop(plan, count - have)
                 if group is None:
                     self._lock.wait(0.1)
                     continue
-                oldest = min((item.min_version for item in group if item.n_actions), default=0)
-                if too_stale(oldest, self._version, self._staleness):
-                    self.dropped_stale += len(group)
-                    self._free(len(group))
-                    continue
                 taken.append(group)
                 have += len(group)
+        self._waited += time.perf_counter() - began
         # Arrival order is an accident; the order of the tasks is not.
-        return sorted(taken, key=lambda group: _number(group.group_id))
+        return sorted(taken, key=lambda group: group_number(group.group_id))
 
-    def cursor_state(self) -> dict[str, Any]:
-        """See :class:`Source`; groups that are not consumed yet will be played again."""
-        with self._lock:
-            state = self.cursor.state_dict()
-            state["replay"] = sorted({*state["replay"], *(_number(name) for name in self._sizes)})
-        return state
-
-    def release(self, dropped: int) -> None:
+    def release(self, count: int) -> None:
         """See :class:`Source`."""
         with self._lock:
-            self._free(dropped)
+            self._free(count)
+
+    def commit(self) -> None:
+        """See :class:`Source`."""
+        with self._lock:
+            self._uncommitted.clear()
+
+    def cursor_state(self) -> dict[str, Any]:
+        """See :class:`Source`; what is under way or waits counts as not committed."""
+        with self._lock:
+            return self.cursor.state_dict([*self._uncommitted, *self._pending])
+
+    def metrics(self) -> dict[str, float]:
+        """See :class:`Source`."""
+        with self._lock:
+            pending = self._pending.values()
+            in_flight = sum(p.size - p.handed_out - len(p.arrived) for p in pending)
+            out = {
+                "wait_s": self._waited,
+                "dropped_stale": self._dropped_stale,
+                "in_flight": in_flight,
+            }
+            self._waited, self._dropped_stale = 0.0, 0
+        return out
 
     def publish(self, state: Mapping[str, Any], version: int) -> None:
         """See :class:`Source`; running episodes go on under the new weights."""
         self._submit(self.collector.policy.load_weights(state, version)).result()
         with self._lock:
             self._version = version
-        self._loop.call_soon_threadsafe(self._room.set)
+            self._wake()
+        self._loop.call_soon_threadsafe(self._ready.set)
 
     def play(self, collector: Collector, specs: Sequence[EpisodeSpec]) -> list[Trajectory]:
         """See :class:`Source`; sampling for training goes on beside it."""
-        return self._submit(collector.collect(specs)).result()
+        return self._submit(collector.collect(specs, self._check)).result()
 
     def close(self) -> None:
         """See :class:`Source`."""
-        self._stopping = True
-        self._loop.call_soon_threadsafe(self._room.set)
-        self._thread.join(timeout=60)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._closing.set)
+            # An environment that hangs inline cannot be stopped; the thread is a daemon.
+            self._thread.join(timeout=60)
 
     # The producer's side ------------------------------------------------------------------------
 
     def _work(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_until_complete(self._produce())
-        except BaseException as error:
-            with self._lock:
-                self._failure = error
-                self._lock.notify_all()
+            self._loop.run_until_complete(self._serve())
         finally:
-            self.collector.close()
-            self._loop.run_until_complete(self.collector.policy.aclose())
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        """Produce until closed. The loop outlives a producer that failed: callers wait on it."""
+        producer = asyncio.ensure_future(self._produce())
+        await self._closing.wait()
+        producer.cancel()
+        await asyncio.gather(producer, return_exceptions=True)
+        self.collector.close()
+        await self.collector.policy.aclose()
 
     async def _produce(self) -> None:
+        await self._ready.wait()
         stream = self.collector.stream(self._admit())
         try:
             async for trajectory in stream:
-                if self._stopping:
-                    return
                 self._deliver(trajectory)
+        except Exception as error:
+            with self._lock:
+                self._failure = error
+                self._lock.notify_all()
         finally:
             await stream.aclose()
 
     async def _admit(self) -> AsyncIterator[EpisodeSpec]:
         """Episodes, as the bound on admission allows; whole groups at a time."""
-        while not self._stopping:
-            plan = self._plan()
+        while True:
             with self._lock:
+                self._room.clear()
+                size = self._plan.group_size
                 room = rollout_capacity(
                     self._staleness, self._version, self._admitted, 0, self._batch
                 )
-                specs: list[EpisodeSpec] = []
-                if room >= plan.group_size:
-                    specs = self.cursor.take(plan, 1)
-                    self._admitted += len(specs)
-                    self._sizes[specs[0].group_id] = len(specs)
-            if not specs:
-                self._room.clear()
-                await self._room.wait()
-                continue
+                specs = self.cursor.take(1, size) if room >= size else []
+                if specs:
+                    self._admitted += size
+                    self._pending[specs[0].group_id] = _Pending(size)
             for spec in specs:
                 yield spec
+            if not specs:
+                await self._room.wait()
 
     def _deliver(self, trajectory: Trajectory) -> None:
         with self._lock:
-            self._groups.setdefault(trajectory.spec.group_id, []).append(trajectory)
+            self._pending[trajectory.spec.group_id].arrived.append(trajectory)
             self._lock.notify_all()
 
     # Both, under the lock -----------------------------------------------------------------------
 
-    def _pop(self, grouped: bool) -> TrajectoryGroup | None:
-        for name, members in self._groups.items():
-            complete = len(members) == self._sizes[name]
-            if grouped and not complete:
+    def _pop(self, plan: Plan, most: int) -> TrajectoryGroup | None:
+        """The oldest rollouts that can be consumed now, or None; drops those that never can."""
+        for name, group in list(self._pending.items()):
+            arrived = sorted(group.arrived, key=lambda item: item.spec.member)
+            useless: list[Trajectory] = []
+            if plan.group_size == 1:  # every rollout for itself
+                useless = [item for item in arrived if self._stale([item])]
+                taken = [item for item in arrived if not self._stale([item])][:most]
+            elif group.size != plan.group_size or group.handed_out:
+                useless, taken = arrived, []
+            elif len(arrived) < group.size:
                 continue
-            del self._groups[name]
-            members.sort(key=lambda item: item.spec.member)
-            if complete:
-                del self._sizes[name]
-            else:  # after the switch the rest of a group arrives as single rollouts
-                self._sizes[name] -= len(members)
-            return TrajectoryGroup(name, members)
+            elif self._stale(arrived):
+                useless, taken = arrived, []
+            else:
+                taken = arrived
+            if useless:
+                self._dropped_stale += len(useless)
+                self._free(len(useless))
+            gone = {id(item) for item in (*useless, *taken)}
+            group.arrived = [item for item in group.arrived if id(item) not in gone]
+            group.handed_out += len(gone)
+            if group.handed_out == group.size:
+                del self._pending[name]
+            if taken:
+                self._uncommitted.append(name)
+                return TrajectoryGroup(name, taken)
         return None
+
+    def _stale(self, members: Sequence[Trajectory]) -> bool:
+        oldest = [item.min_version for item in members if item.n_actions]
+        return bool(oldest) and too_stale(min(oldest), self._version, self._staleness)
 
     def _free(self, count: int) -> None:
         self._admitted -= count
-        self._loop.call_soon_threadsafe(self._room.set)
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._room.set)
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise RuntimeError("sampling failed while the learner waited") from self._failure
+            raise RuntimeError(f"sampling failed: {self._failure}") from self._failure
         if self._interrupted():
             raise Interrupted
 
@@ -359,6 +446,6 @@ class AsyncSource:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
-def _number(group_id: str) -> int:
-    """Number of a group in the cursor's walk."""
+def group_number(group_id: str) -> int:
+    """Number of a group in the cursor's walk, from its name."""
     return int(group_id[1:])

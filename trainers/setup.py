@@ -1,4 +1,4 @@
-"""What a run is made of: environment, model, prompts, collector, learner."""
+"""What a run is made of: environment, model, prompts, collector."""
 
 from __future__ import annotations
 
@@ -9,94 +9,178 @@ from typing import Any
 
 import gymnasium as gym
 import torch
-from adapters.policies.models import resolve_model
 
 from adapters.policies.causal_lm import CausalLM
 from adapters.policies.torch_policy import TorchPolicy
 from agentgym.collector import Collector, CollectorConfig
 from agentgym.policy import Policy, Sampling
-from agentgym.prompts import ConversationRenderer, WindowedRenderer, make_renderer
+from agentgym.prompts import ConversationRenderer, EnvPrompt, WindowedRenderer, make_renderer
 from agentgym.registry import EnvSpec, load, spec
 from agentgym.tasks import TaskSet
 from agentgym.trajectory import EpisodeSpec
-from trainers.algorithm import Algorithm
-from trainers.config import TrainConfig, parse_env_args
-from trainers.learner import Learner
+from trainers.config import PlayConfig, parse_env_args
 from trainers.rollouts import TaskCursor
 
-__all__ = ["Setup"]
+__all__ = ["Setup", "World"]
 
 _LONGEST_DEFAULT_CONTEXT = 8192
 
 
 @dataclass
-class Setup:
-    """The parts of a run that do not depend on the algorithm.
+class World:
+    """The environment's side of a run: all that can be known, and refused, before a model is.
 
     Attributes:
-        config: Settings.
         spec: The environment's entry in the registry.
         env_args: Its arguments.
-        lm: The model that is trained.
-        renderer: Observations to prompts.
-        tasks: The environment's tasks, or None.
         make_env: Makes one environment.
+        prompt: Its words.
+        tasks: Its tasks, or None.
     """
 
-    config: TrainConfig
     spec: EnvSpec
     env_args: dict[str, Any]
-    lm: CausalLM
-    renderer: ConversationRenderer | WindowedRenderer
-    tasks: TaskSet | None
     make_env: Callable[[], gym.Env[Any, Any]]
+    prompt: EnvPrompt
+    tasks: TaskSet | None
 
     @classmethod
-    def make(cls, config: TrainConfig, say: Callable[[str], None]) -> Setup:
-        """Build everything, warm start of the tiny model included.
-
-        Args:
-            config: Settings.
-            say: Is told what takes time.
+    def open(cls, config: PlayConfig) -> World:
+        """Look up and try out the environment.
 
         Raises:
-            ValueError: If something asked for does not exist or does not fit together.
+            KeyError: If there is no such environment.
+            ValueError: If it does not take an argument.
+            ImportError: If something it needs is not installed.
         """
         entry = spec(config.env)
         tiny = config.model == "tiny"
         env_args = {**(entry.tiny if tiny else {}), **parse_env_args(config.env_arg)}
         make_env = partial(gym.make, entry.id, **env_args)
-        probe = make_env()
+        try:
+            probe = make_env()
+        except TypeError as error:
+            raise ValueError(f"--env-arg does not suit {entry.id}: {error}") from error
         tasks = getattr(probe.unwrapped, "tasks", None)
         probe.close()
-        device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        lm = resolve_model(config.model, entry.id, env_args, device=device, say=say)
         form = config.action_format or ("bare" if tiny else "tags")
         prompt = load(entry.prompt, entry.extra)(action_format=form)
+        return cls(entry, env_args, make_env, prompt, tasks)
+
+    def training_tasks(self) -> tuple[tuple[str, ...] | None, str | None]:
+        """Ids and name of the split that training plays; None and None without a task set.
+
+        Raises:
+            ValueError: If there is no such split, or no task in it.
+        """
+        if self.tasks is None:
+            return None, None
+        return self._split(self.env_args.get("split") or self.tasks.train_split)
+
+    def evaluation_tasks(self, split: str | None) -> tuple[tuple[str, ...] | None, str | None]:
+        """Ids and name of the split that evaluations play.
+
+        Args:
+            split: Its name; None takes the environment's last evaluation split.
+
+        Raises:
+            ValueError: If there is no such split, or no task in it.
+        """
+        if self.tasks is None:
+            if split is not None:
+                raise ValueError(
+                    f"--eval-split is {split}, but {self.spec.id} lists no tasks; leave it out"
+                )
+            return None, None
+        if split is None and not self.tasks.eval_splits:
+            raise ValueError(
+                f"{self.spec.id} names no split for evaluation; choose one of "
+                f"{list(self.tasks.splits)} with --eval-split"
+            )
+        return self._split(split or self.tasks.eval_splits[-1])
+
+    def _split(self, name: str) -> tuple[tuple[str, ...], str]:
+        assert self.tasks is not None
+        ids = self.tasks.ids(name)
+        if not ids:
+            raise ValueError(f"split {name!r} of {self.spec.id} holds no task")
+        return ids, name
+
+    def cursor(self, seed: int) -> TaskCursor:
+        """A walk through the training tasks."""
+        ids, split = self.training_tasks()
+        return TaskCursor(ids, split, seed)
+
+    def baselines(self, episodes: Sequence[EpisodeSpec]) -> dict[str, dict[str, float]]:
+        """What the environment's fixed rules achieve on some episodes: rule, quantity, value."""
+        if self.spec.baselines is None:
+            return {}
+        env = self.make_env()
+        try:
+            found: dict[str, dict[str, float]] = load(self.spec.baselines, self.spec.extra)(
+                env, episodes
+            )
+        finally:
+            env.close()
+        return found
+
+
+@dataclass
+class Setup:
+    """A world and a model to act in it.
+
+    Attributes:
+        config: Settings.
+        world: The environment's side.
+        lm: The model.
+        renderer: Observations to prompts.
+    """
+
+    config: PlayConfig
+    world: World
+    lm: CausalLM
+    renderer: ConversationRenderer | WindowedRenderer
+
+    @classmethod
+    def make(cls, config: PlayConfig, world: World, say: Callable[[str], None]) -> Setup:
+        """Load the model, or build and warm-start the tiny one.
+
+        Args:
+            config: Settings.
+            world: The environment's side.
+            say: Is told what takes time.
+
+        Raises:
+            ValueError: If there is no such model, or it does not fit the settings.
+        """
+        from adapters.policies.models import resolve_model
+
+        device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        lm = resolve_model(config.model, world.spec.id, world.env_args, device=device, say=say)
+        return cls.around(config, world, lm)
+
+    @classmethod
+    def around(cls, config: PlayConfig, world: World, lm: CausalLM) -> Setup:
+        """The setup of a model that is there already."""
         renderer = make_renderer(
             config.prompt_mode,
             lm.tokenizer,
-            prompt,
+            world.prompt,
             window=config.window,
             on_rewrite=config.on_rewrite,
         )
-        return cls(config, entry, env_args, lm, renderer, tasks, make_env)
+        return cls(config, world, lm, renderer)
 
-    @property
-    def max_context(self) -> int:
-        """Most tokens of an episode."""
-        if self.config.max_context is not None:
-            return self.config.max_context
-        return min(self.lm.max_positions or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT)
-
-    def learner(self, algorithm: Algorithm) -> Learner:
-        """The learner of the model."""
-        return Learner(self.lm, algorithm, self.config)
-
-    def policy(self, learner: Learner) -> Policy:
+    def policy(self) -> Policy:
         """The engine that samples; it has weights of its own, which ``publish`` replaces."""
+        config = self.config
+        context = config.max_context
+        if context is None:
+            context = min(
+                self.lm.max_positions or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT
+            )
         return TorchPolicy(
-            learner.lm.clone(), max_slots=self.config.slots, max_context=self.max_context
+            self.lm.clone(), max_slots=config.slots, max_context=context, threads=config.threads
         )
 
     def collector(
@@ -117,34 +201,4 @@ class Setup:
             episode_deadline=config.episode_deadline,
             run_seed=0 if evaluation else config.seed,
         )
-        return Collector(self.make_env, self.renderer, policy, limits)
-
-    def cursor(self) -> TaskCursor:
-        """The walk through the training tasks."""
-        if self.tasks is None:
-            return TaskCursor(None, None, self.config.seed)
-        split = self.env_args.get("split") or self.tasks.train_split
-        return TaskCursor(self.tasks.ids(split), split, self.config.seed)
-
-    def evaluation_tasks(self) -> tuple[tuple[str, ...] | None, str | None]:
-        """Ids and name of the split that evaluations play."""
-        if self.tasks is None:
-            return None, None
-        split = self.config.eval_split or self.tasks.eval_splits[-1]
-        return self.tasks.ids(split), split
-
-    def baselines(self, episodes: Sequence[EpisodeSpec]) -> dict[str, float]:
-        """What the environment's fixed rules achieve on the episodes of an evaluation."""
-        if self.spec.baselines is None:
-            return {}
-        env = self.make_env()
-        try:
-            found = load(self.spec.baselines, self.spec.extra)(env, episodes)
-        finally:
-            env.close()
-        _, split = self.evaluation_tasks()
-        return {
-            f"eval/{split}/{name}/{quantity}": value
-            for name, quantities in found.items()
-            for quantity, value in quantities.items()
-        }
+        return Collector(self.world.make_env, self.renderer, policy, limits)

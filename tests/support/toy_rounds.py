@@ -1,0 +1,127 @@
+"""A small environment that pays a random policy now and then, and a random model to play it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import agentgym
+from agentgym.env import Outcome, TextEnv
+from agentgym.prompts import EnvPrompt
+from agentgym.tasks import TaskSet
+
+SPEC = agentgym.EnvSpec(
+    id="ToyRounds-v0",
+    env="toy_rounds:ToyRounds",
+    prompt="toy_rounds:ToyPrompt",
+    baselines="toy_rounds:baselines",
+    diagnostics={"hits": "hits"},
+)
+LETTERS = "abcdefgh"
+
+
+class ToyRounds(TextEnv):
+    """Say something of even (or odd) length; two hits win, two misses in a row lose.
+
+    Args:
+        max_steps: Step limit.
+        fault: Raise at this turn of every third episode; None never does.
+        noise: Leave out the letter, so that tasks look alike.
+        kwargs: See :class:`agentgym.TextEnv`.
+    """
+
+    def __init__(
+        self, *, max_steps: int | None = 3, fault: int | None = None, noise: bool = False, **kwargs
+    ) -> None:
+        super().__init__(max_steps=max_steps, **kwargs)
+        self.fault, self.noise = fault, noise
+        self.tasks = TaskSet(
+            {
+                "train": [f"train-{number}" for number in range(12)],
+                "validation": [f"validation-{number}" for number in range(3)],
+                "test": [f"test-{number}" for number in range(6)],
+            },
+            train_split="train",
+            eval_splits=("validation", "test"),
+        )
+        self.parity, self.letter, self.hits, self.misses, self.rounds = 0, "a", 0, 0, 0
+
+    def _begin(self, task_id: str) -> Outcome:
+        self.rounds += 1
+        self.parity = int(task_id.rpartition("-")[2]) % 2
+        self.letter = LETTERS[int(self.np_random.integers(len(LETTERS)))]
+        self.hits = self.misses = 0
+        return Outcome(f"round {self._letter()} of {task_id}", details=self._details())
+
+    def _act(self, action: str) -> Outcome:
+        if self.fault is not None and self._turn == self.fault and self.rounds % 3 == 0:
+            raise RuntimeError("the toy broke")
+        hit = len(action) % 2 == self.parity
+        self.hits, self.misses = self.hits + hit, 0 if hit else self.misses + 1
+        solved = self.hits == 2
+        return Outcome(
+            f"{'hit' if hit else 'miss'} {self._letter()}",
+            reward=0.5 * hit,
+            action_valid=bool(action),
+            terminated=solved or self.misses == 2,
+            score=self.hits / 2,
+            success=solved,
+            details=self._details(),
+        )
+
+    def _letter(self) -> str:
+        return "" if self.noise else self.letter
+
+    def _details(self) -> dict:
+        return {"hits": self.hits}
+
+    def goal(self) -> str:
+        return "Make two hits."
+
+    def task_type(self) -> str:
+        return f"parity {self.parity}"
+
+
+class ToyPrompt(EnvPrompt):
+    """Words around the rounds."""
+
+
+def baselines(env, specs) -> dict[str, dict[str, float]]:
+    """A rule that says ``ab`` and never wins more than the even tasks."""
+    wins = 0
+    for spec in specs:
+        env.reset(seed=spec.seed, options={"task_id": spec.task_id, "split": spec.split})
+        over = False
+        while not over:
+            _, _, terminated, truncated, info = env.step("ab")
+            over = terminated or truncated
+        wins += info["success"]
+    return {"rule": {"success": wins / len(specs), "n": len(specs)}}
+
+
+def build_model(seed: int = 0, layers: int = 1):
+    """A random transformer of some 20,000 parameters with a tokenizer of the rounds' words."""
+    from adapters.policies.tiny import TinyConfig, build_tiny
+    from adapters.policies.tokenization import build_tokenizer
+
+    words = ["round", "hit", "miss", "of", "train", "validation", "test", "parity", *LETTERS]
+    return build_tiny(
+        build_tokenizer(words),
+        TinyConfig(layers=layers, heads=1, intermediate=48, max_positions=256),
+        seed=seed,
+    )
+
+
+def save_model(folder: str | Path, seed: int = 0) -> Path:
+    """The model as a folder that ``--model`` takes."""
+    return build_model(seed).save(folder)
+
+
+def draw_turns(rng: np.random.Generator, length: int) -> list[int]:
+    """Lengths of turns that add up to ``length``."""
+    cuts = np.sort(rng.choice(np.arange(1, length), size=min(2, length - 1), replace=False))
+    return np.diff([0, *cuts.tolist(), length]).tolist()
+
+
+agentgym.register(SPEC)
