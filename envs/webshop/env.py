@@ -222,7 +222,8 @@ class WebShopEnv(TextEnv):
         return Outcome(self._session.observe(self.observation_mode), details=self._details(None))
 
     def _act(self, action: str) -> Outcome:
-        session = self.session
+        session = self._session
+        assert session is not None
         before = session.purchase
         reason = session.act(action)
         outcome = Outcome(
@@ -242,7 +243,8 @@ class WebShopEnv(TextEnv):
         return outcome
 
     def _details(self, reason: str | None) -> dict[str, Any]:
-        session = self.session
+        session = self._session
+        assert session is not None
         page = session.page
         return {
             "page": session.sub_page.lower() if page == "sub" else page,

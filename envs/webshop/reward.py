@@ -142,14 +142,11 @@ def score_type(product: Product, target: Target) -> tuple[float, bool, bool, flo
 
 def attributes_met(product: Product, wanted: Sequence[str]) -> int:
     """How many wanted attributes the product has, in its list or anywhere in its text."""
-    title = product.title.lower()
-    bullets = " ".join(product.bullets).lower()
-    description = product.description.lower()
+    texts = (product.title.lower(), " ".join(product.bullets).lower(), product.description.lower())
+    # The texts come first, being quicker to look through; the order does not matter.
     return sum(
-        any(similar(has, attribute) for has in product.attributes)
-        or attribute in title
-        or attribute in bullets
-        or attribute in description
+        any(attribute in text for text in texts)
+        or any(similar(has, attribute) for has in product.attributes)
         for attribute in wanted
     )
 
@@ -182,19 +179,19 @@ def _reduced_goal(option: GoalOption) -> str:
 
 
 @lru_cache(_MEMO_SIZE)
-def _tokens(text: str) -> frozenset[str]:
-    """Lower-cased words; characters of the Latin-1 supplement vanish, other signs part words."""
-    return frozenset(_NOT_WORD.sub(" ", text.translate(_LATIN_1)).lower().split())
+def _tokens(text: str) -> tuple[frozenset[str], str]:
+    """The distinct lower-cased words, and the same sorted and joined by blanks.
+
+    Characters of the Latin-1 supplement vanish, other signs part words.
+    """
+    tokens = frozenset(_NOT_WORD.sub(" ", text.translate(_LATIN_1)).lower().split())
+    return tokens, " ".join(sorted(tokens))
 
 
-def _joined(a: str, b: str) -> tuple[str, str, str] | None:
-    """The three strings that a token set ratio compares, or None if a side is empty."""
-    left, right = _tokens(a), _tokens(b)
-    if not left or not right:
-        return None
+def _parted(left: frozenset[str], right: frozenset[str]) -> tuple[str, str, str]:
+    """The common words, and these followed by what is left of either side."""
     common = " ".join(sorted(left & right))
-    rest_left = " ".join(sorted(left - right))
-    rest_right = " ".join(sorted(right - left))
+    rest_left, rest_right = (" ".join(sorted(rest)) for rest in (left - right, right - left))
     return common, f"{common} {rest_left}".strip(), f"{common} {rest_right}".strip()
 
 
@@ -212,23 +209,25 @@ def token_set_ratio(a: str, b: str) -> int:
     The token set ratio of the ``thefuzz`` library on the standard library's matcher, in the
     version that the published rewards were computed with.
     """
-    joined = _joined(a, b)
-    if joined is None:
+    left, right = _tokens(a)[0], _tokens(b)[0]
+    if not left or not right:
         return 0
-    common, left, right = joined
-    return max(_ratio(common, left), _ratio(common, right), _ratio(left, right))
+    common, with_left, with_right = _parted(left, right)
+    return max(_ratio(common, with_left), _ratio(common, with_right), _ratio(with_left, with_right))
 
 
 @lru_cache(_MEMO_SIZE)
 def similar(a: str, b: str) -> bool:
     """Whether ``token_set_ratio(a, b) > 85``, found without the full comparison where possible."""
-    joined = _joined(a, b)
-    if joined is None:
+    (left, all_left), (right, all_right) = _tokens(a), _tokens(b)
+    if not left or not right:
         return False
-    common, left, right = joined
-    if common in (left, right):
+    if left.isdisjoint(right):
+        return _above(all_left, all_right)
+    if left <= right or right <= left:
         return True
-    return _above(common, left) or _above(common, right) or _above(left, right)
+    common, with_left, with_right = _parted(left, right)
+    return _above(common, with_left) or _above(common, with_right) or _above(with_left, with_right)
 
 
 def _above(a: str, b: str) -> bool:

@@ -129,7 +129,10 @@ class BM25Index:
             term of the query.
         """
         spans, gains = [], []
-        for term, count in Counter(analyze(query)).items():
+        counts: dict[str, int] = {}
+        for term in analyze(query):
+            counts[term] = counts.get(term, 0) + 1
+        for term, count in counts.items():
             span = self._span.get(term)
             if span is None:
                 continue
@@ -145,12 +148,13 @@ class BM25Index:
         # Lucene adds the terms up in double precision and rounds once.
         scores = np.bincount(
             np.concatenate(spans), weights=np.concatenate(gains), minlength=self.size
-        ).astype(np.float32)
+        )
         found = (scores > 0).nonzero()[0]
-        ranked = scores[found]
+        ranked = scores[found].astype(np.float32)
         if len(found) > k:
-            least = np.partition(ranked, -k)[-k]
-            enough = ranked >= least
+            ordered = ranked.copy()
+            ordered.partition(-k)
+            enough = ranked >= ordered[-k]
             found, ranked = found[enough], ranked[enough]
         best = (-ranked).argsort(kind="stable")[:k]
         return self._document[found[best]], ranked[best]

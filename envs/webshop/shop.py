@@ -157,9 +157,21 @@ class Shop:
             [product.indexed_text() for product in catalogue],
             [product.asin for product in catalogue],
         )
-        # Memos belong to the instance: they go when the shop goes.
-        self._view = lru_cache(_VIEWS_KEPT)(self._make_view)
-        self._search = lru_cache(_SEARCHES_KEPT)(self._rank)
+        # Page fragments of all products, or of those met last where there are very many.
+        products, compat = self.catalogue.products, self.compat
+        self._view: Callable[[int], ProductView] = (
+            [ProductView(product, compat) for product in products].__getitem__
+            if len(products) <= _VIEWS_KEPT
+            else lru_cache(_VIEWS_KEPT)(lambda position: ProductView(products[position], compat))
+        )
+        # The memo must not refer to the shop: a cycle would outlive the last environment.
+        index, view = self.index, self._view
+
+        def rank(query: str) -> tuple[ProductView, ...]:
+            documents, _ = index.top(query, SEARCH_LIMIT)
+            return tuple(map(view, documents.tolist()))
+
+        self._search = lru_cache(_SEARCHES_KEPT)(rank)
 
     def find(self, keywords: tuple[str, ...], draw: Callable[[], int]) -> tuple[ProductView, ...]:
         """The products that a search shows, best first.
@@ -187,13 +199,6 @@ class Shop:
     def view(self, asin: str) -> ProductView:
         """The page fragments of one product."""
         return self._view(self.catalogue.position(asin))
-
-    def _make_view(self, position: int) -> ProductView:
-        return ProductView(self.catalogue.products[position], self.compat)
-
-    def _rank(self, query: str) -> tuple[ProductView, ...]:
-        documents, _ = self.index.top(query, SEARCH_LIMIT)
-        return tuple(map(self._view, documents.tolist()))
 
     def _special(self, keywords: tuple[str, ...], draw: Callable[[], int]) -> list[int]:
         kind, rest = keywords[0], " ".join(keywords[1:]).strip()
