@@ -108,6 +108,7 @@ class Trainer:
             self._checkpoint_s: float | None = None
             self._stop = threading.Event()
             self.setup = setup or Setup.make(config, self.world, say)
+            torch.manual_seed(config.seed)  # nothing draws from it today; models with noise would
             self.learner = Learner(self.setup.lm, self.algorithm, config)
             self._resume(say)
             self.policy = self.setup.policy()

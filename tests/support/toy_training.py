@@ -1,0 +1,115 @@
+"""Short training runs on :mod:`toy_rounds`, and exact comparison of what they leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import toy_rounds
+
+from trainers.algorithm import Algorithm
+from trainers.config import TrainConfig
+from trainers.loop import Trainer
+from trainers.run_dir import read_metrics
+from trainers.setup import Setup, World
+
+torch.set_num_threads(1)
+
+SMALL: dict[str, Any] = {
+    "env": "ToyRounds-v0",
+    "model": "random",
+    "action_format": "bare",
+    "steps": 2,
+    "trajectories": 8,
+    "slots": 8,
+    "max_action_tokens": 4,
+    "max_context": 128,
+    "learning_rate": 1e-3,
+    "critic_learning_rate": 1e-3,
+    "freeze_attention": False,
+    "eval_episodes": 2,
+    "logged_trajectories": 1,
+    "group_size": 4,
+}
+_CLOCK = ("env_s", "generate_s", "wait_s", "learn_s", "sync_s", "eval_s", "checkpoint_s", "step_s")
+_MACHINE = frozenset({*_CLOCK, "tokens_per_s", "elapsed_s", "cpu_s", "max_rss_mb"})
+
+
+def make_config(kind: type[TrainConfig], **changes: Any) -> TrainConfig:
+    """A config of a run that takes a fraction of a second."""
+    known = {field.name for field in fields(kind)}
+    return kind(**({name: value for name, value in SMALL.items() if name in known} | changes))
+
+
+def make_trainer(algorithm: type[Algorithm], config: TrainConfig, seed: int = 0) -> Trainer:
+    """A trainer of the random model."""
+    setup = Setup.around(config, World.open(config), toy_rounds.build_model(seed))
+    return Trainer(algorithm, config, setup, say=lambda text: None)
+
+
+def train(
+    algorithm: type[Algorithm], kind: type[TrainConfig], folder: Path | None, **changes: Any
+) -> Trainer:
+    """A finished run."""
+    trainer = make_trainer(algorithm, make_config(kind, run_dir=folder, **changes))
+    assert trainer.run() == 0
+    return trainer
+
+
+def rows(folder: Path, *, evaluations: bool = True) -> list[dict[str, Any]]:
+    """The rows of a run's metrics without what depends on the machine."""
+    return [
+        {
+            name: value
+            for name, value in row.items()
+            if name not in _MACHINE and (evaluations or not name.startswith("eval/"))
+        }
+        for row in read_metrics(folder)
+    ]
+
+
+def state(trainer: Trainer) -> dict[str, Any]:
+    """All that a run would save."""
+    return {
+        "learner": trainer.learner.state_dict(),
+        "algorithm": trainer.algorithm.state_dict(),
+        "cursor": trainer.source.cursor_state(),
+    }
+
+
+def actor(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """The policy's weights."""
+    return trainer.learner.weights()
+
+
+def differences(left: Any, right: Any, place: str = "") -> Iterator[str]:
+    """Places where two nested states are not equal, bit for bit."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in {**left, **right}:
+            if key not in left or key not in right:
+                yield f"{place}/{key} is missing"
+            else:
+                yield from differences(left[key], right[key], f"{place}/{key}")
+    elif isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        if len(left) != len(right):
+            yield f"{place}: {len(left)} and {len(right)} entries"
+        for number, (one, other) in enumerate(zip(left, right, strict=False)):
+            yield from differences(one, other, f"{place}[{number}]")
+    elif isinstance(left, torch.Tensor):
+        if not (isinstance(right, torch.Tensor) and torch.equal(left, right)):
+            yield f"{place}: tensors differ"
+    elif isinstance(left, np.ndarray):
+        if not np.array_equal(left, right):
+            yield f"{place}: arrays differ"
+    elif left != right:
+        yield f"{place}: {left!r} and {right!r}"
+
+
+def assert_same(left: Any, right: Any) -> None:
+    """Two nested states are equal, bit for bit."""
+    found = list(differences(left, right))
+    assert not found, found[:5]
