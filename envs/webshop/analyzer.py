@@ -40,15 +40,15 @@ _SANS = "[xtzc]*"
 _H, _L, _N, _K, _U = f"H{_X}", f"[AHaeg]{_X}", f"[ND]{_X}", f"K{_X}", f"_{_X}"
 _RUN = f"(?:(?:{_H}(?:q{_X}|d{_X}{_H})|{_N}(?:[nbq]{_X}{_N})*|{_L}(?:[lbq]{_X}{_L})*)+|(?:{_K})+)"
 _WORD = f"(?:{_U})*+{_RUN}(?:(?:{_U})++{_RUN})*(?:{_U})*+"
-_TONED = f"(?:z*B{_SANS})?M{_SANS}"
-_PLAIN = f"z*[EBe]{_SANS}V?"
+_TONED = f"(?:z*+B{_SANS}+)?M{_SANS}+"
+_PLAIN = f"z*+[EBe]{_SANS}+V?"
 _EMOJI = f"(?:{_TONED}|{_PLAIN})(?:(?:(?<=z)|z)(?:{_TONED}|{_PLAIN}))*"
 _KEYCAP = f"[Dk]{_SANS}V?c{_SANS}"
 _FLAG = f"r{_X}r{_X}"
 _OTHER = f"(?:[st]{_X})+|[ha]{_X}|[ig]{_X}"
 
 _CLASSED = re.compile(
-    f"(?P<token>{_WORD}|{_EMOJI}|{_KEYCAP}|{_FLAG}|{_OTHER})|(?P<skip>(?:{_U})++)"
+    f"(?P<token>{_WORD}|{_EMOJI}|{_KEYCAP}|{_FLAG}|{_OTHER})|(?P<skip>(?:{_U})++|z++)"
 )
 _CONNECTORS = re.compile(f"(?:{_U})++")
 _CLASSED_EMOJI = re.compile(_EMOJI)

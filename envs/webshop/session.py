@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from envs.webshop.goals import Goal
 from envs.webshop.pages import (
@@ -36,9 +36,9 @@ BASE_URL = "http://127.0.0.1:3000"
 _ACTION = re.compile(r"\s*(search|click)\s*\[(.*)\]\s*", re.DOTALL | re.IGNORECASE)
 _SUB_PAGE_OF = {name.lower(): name for name in SUB_PAGES}
 _SEARCH_ACTION = "search[<query>]"
-_BACK_CLICK, _PREVIOUS_CLICK, _NEXT_CLICK = (
-    f"click[{name.lower()}]" for name in (BACK, PREVIOUS, NEXT)
-)
+_BACK_BUTTON, _PREVIOUS_BUTTON, _NEXT_BUTTON = map(button, (BACK, PREVIOUS, NEXT))
+_BACK, _PREVIOUS, _NEXT, _BUY = (name.lower() for name in (BACK, PREVIOUS, NEXT, BUY))
+_BACK_CLICK, _PREVIOUS_CLICK, _NEXT_CLICK = (f"click[{name}]" for name in (_BACK, _PREVIOUS, _NEXT))
 
 
 def _parse(action: str) -> tuple[str, str]:
@@ -142,13 +142,13 @@ class Session:
             return self._click_item(name)
         if page in ("index", "done"):
             return False
-        if name == "back to search":
+        if name == _BACK:
             self._start_over()
-        elif name == "< prev" and page == "sub":
+        elif name == _PREVIOUS and page == "sub":
             self.page = "item"
-        elif name == "< prev" and self.page_number > 1:
+        elif name == _PREVIOUS and self.page_number > 1:
             self.page_number -= 1
-        elif name == "next >" and page == "results" and self._has_next():
+        elif name == _NEXT and page == "results" and self._has_next():
             self.page_number += 1
         else:
             return False
@@ -162,11 +162,11 @@ class Session:
             self.options[label.group] = label.value
         elif name in _SUB_PAGE_OF:
             self.page, self.sub_page = "sub", _SUB_PAGE_OF[name]
-        elif name == "buy now":
+        elif name == _BUY:
             self.buy()
-        elif name == "< prev":
+        elif name == _PREVIOUS:
             self.page, self.view, self.options = "results", None, {}
-        elif name == "back to search":
+        elif name == _BACK:
             self._start_over()
         else:
             return False
@@ -330,18 +330,3 @@ class Session:
         return " [SEP] ".join(
             [head, join_text((BACK, PREVIOUS, *self.view.sub_texts(self.sub_page)))]
         )
-
-    def state(self) -> dict[str, Any]:
-        """The state as plain data, for progress abstractions and debugging."""
-        return {
-            "page": self.page,
-            "keywords": list(self.keywords),
-            "page_number": self.page_number,
-            "asin": None if self.view is None else self.view.asin,
-            "options": dict(self.options),
-            "sub_page": self.sub_page if self.page == "sub" else None,
-        }
-
-
-_BACK_BUTTON, _PREVIOUS_BUTTON, _NEXT_BUTTON = map(button, (BACK, PREVIOUS, NEXT))
-assert BUY.lower() == "buy now"

@@ -15,6 +15,7 @@ import re
 
 from envs.webshop.pages import (
     BACK,
+    BUY,
     NEXT,
     PREVIOUS,
     SUB_PAGES,
@@ -27,6 +28,7 @@ from envs.webshop.session import Session
 
 __all__ = ["UpstreamSession"]
 
+_BACK, _PREVIOUS, _NEXT, _BUY = (name.lower() for name in (BACK, PREVIOUS, NEXT, BUY))
 _ACTION = re.compile(r"(.+)\[(.+)\]")
 _SUB_PAGE_OF = {name.lower(): name for name in (*SUB_PAGES, "Attributes")}
 _KINDS = ("search_results", "item_page", "item_sub_page", "done")
@@ -71,16 +73,12 @@ class UpstreamSession(Session):
         if self.page == "index":
             return ("search",)
         if self.page == "results":
-            names = [BACK, *([PREVIOUS] if self.page_number > 1 else []), NEXT]
-            return tuple(
-                dict.fromkeys(
-                    [*(name.lower() for name in names), *(view.name for view in self.shown())]
-                )
-            )
+            names = [_BACK, *([_PREVIOUS] if self.page_number > 1 else []), _NEXT]
+            return tuple(dict.fromkeys([*names, *(view.name for view in self.shown())]))
         if self.page == "item":
             assert self.view is not None
             return self.view.clickables
-        return (BACK.lower(), PREVIOUS.lower()) if self.page == "sub" else ()
+        return (_BACK, _PREVIOUS) if self.page == "sub" else ()
 
     def actions(self) -> tuple[str, ...]:
         """The actions that the original offers; it would accept a search anywhere."""
@@ -94,17 +92,17 @@ class UpstreamSession(Session):
 
     def _press(self, name: str) -> None:
         # Names come before what was clicked: a value called "buy now" buys.
-        if name == "buy now":
+        if name == _BUY:
             self.buy()
-        elif name == "back to search":
+        elif name == _BACK:
             self._start_over()
-        elif name == "next >" and self._kind() == "search_results":
+        elif name == _NEXT and self._kind() == "search_results":
             self.search(self.keywords, self.page_number + 1)
-        elif name == "< prev" and (kind := self._kind()) == "search_results":
+        elif name == _PREVIOUS and (kind := self._kind()) == "search_results":
             self.search(self.keywords, self.page_number - 1)
-        elif name == "< prev" and kind == "item_page":
+        elif name == _PREVIOUS and kind == "item_page":
             self.search(self.keywords, self.page_number)
-        elif name == "< prev":
+        elif name == _PREVIOUS:
             self.page = "item"
         elif name in _SUB_PAGE_OF:
             self.page, self.sub_page = "sub", _SUB_PAGE_OF[name]

@@ -73,6 +73,11 @@ def test_words_longer_than_the_buffer_are_cut():
     assert words("a" * 255 + ".b") == ["a" * 255, "b"]
 
 
+@pytest.mark.parametrize("filler", ["_", "\u200d", "#", "\u0301", "\u200d#", "🇩", ".", "'"])
+def test_words_take_linear_time_on_what_is_no_word(filler):
+    assert words(f"é {filler * 60_000} é")[-1] == "é"
+
+
 def test_words_take_linear_time_on_connectors():
     assert words("_" * 60_000 + "x") == ["_" * 254 + "x"]
     assert words("_" * 60_000) == []
