@@ -100,6 +100,11 @@ REWRITING = {
         ("<|user|>", "<|bot|>", "<|end|>"),
         "<|end|>",
     ),
+    "messages counted in the head": Template(
+        "<|im_start|>{{ messages | length }} messages<|im_end|>\n" + _CHATML,
+        _CHATML_TOKENS,
+        "<|im_end|>",
+    ),
     "only the last two messages shown": Template(
         "{% for m in messages[-2:] %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
         "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
