@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 from hypothesis import settings
 
 _DATA_VARIABLE = "AGENTGYM_TEST_DATA"
+
+# For ``benchmarks``, which is not installed. Last, so that the packages tested are those installed.
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 # Examples follow from the test alone, so that a failure comes back, and no clock decides.
 settings.register_profile("suite", max_examples=40, deadline=None, derandomize=True)
