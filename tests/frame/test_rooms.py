@@ -1,0 +1,120 @@
+"""The rules that keep the four rooms clean, read from the source itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("agentgym", "envs", "adapters", "trainers")
+FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+CORE = {"numpy", "gymnasium"}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(path: Path, *, everywhere: bool) -> set[str]:
+    """Dotted names that a file imports, at module level or everywhere in it."""
+    tree = ast.parse(path.read_text("utf-8"))
+    names: set[str] = set()
+    for node in _nodes(tree, everywhere):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            package = name_of(path).split("/")[: -node.level] if node.level else []
+            names.add(".".join([*package, node.module or ""]).strip("."))
+    return names
+
+
+def _nodes(tree: ast.AST, everywhere: bool):
+    for node in ast.iter_child_nodes(tree):
+        yield node
+        inner = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if (everywhere or not inner) and not typing_only:
+            yield from _nodes(node, everywhere)
+
+
+def tops(names: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_room_imports_only_what_it_may(path):
+    room = name_of(path).partition("/")[0]
+    forbidden = {
+        "agentgym": {"envs", "adapters", "trainers"},
+        "envs": {"adapters", "trainers"},
+        "adapters": {"envs", "trainers"},
+        "trainers": {"envs"},
+    }[room]
+    assert not tops(imports(path, everywhere=True)) & forbidden
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_third_party_imports_stand_where_they_are_needed(path):
+    name = name_of(path)
+    allowed = CORE | set(ROOMS) | sys.stdlib_module_names
+    if name.startswith(("adapters/policies/", "trainers/")):
+        allowed |= {"torch", "transformers", "tokenizers", "safetensors"}
+    if name.startswith("trainers/advantages/"):
+        allowed -= {"torch", "transformers", "tokenizers", "safetensors"}
+    if name.startswith("agentgym/cli/"):
+        allowed |= {"tyro", "rich"}
+    assert tops(imports(path, everywhere=False)) <= allowed
+
+
+def test_trainers_name_no_environment():
+    """They ask the registry; an id may stand only as the default of ``--env``."""
+    entry_points = re.compile(r"\benvs\.[a-z]")
+    for path in FILES:
+        if name_of(path).startswith(("trainers/", "adapters/")):
+            assert not entry_points.search(path.read_text("utf-8")), name_of(path)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_no_file_grows_beyond_what_one_can_read(path):
+    # A table of characters or names is data and may be longer.
+    lines = path.read_text("utf-8").splitlines()
+    assert len(lines) <= 550, f"{len(lines)} lines"
+    assert path.stem not in ("utils", "helpers", "common", "misc")
+
+
+def test_every_package_is_found_and_typed():
+    folders = {path.parent for path in FILES}
+    for folder in folders:
+        assert (folder / "__init__.py").is_file(), folder
+    for room in ROOMS:
+        assert (ROOT / room / "py.typed").is_file()
+
+
+def test_tests_have_no_packages():
+    """A ``tests/envs`` package would hide ``envs``."""
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_the_core_needs_two_libraries():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = {re.split(r"[<>=!~\[ ]", item)[0] for item in project["dependencies"]}
+    assert needed == CORE
+
+
+def test_every_extra_that_an_error_names_exists():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = set(project["optional-dependencies"])
+    asked = re.compile(r"missing_extra\([^)]*?,\s*\"([a-z0-9-]+)\"\s*\)")
+    plain = re.compile(r"agentgym-suite\[([a-z0-9,-]+)\]")
+    named = set()
+    for path in FILES:
+        text = path.read_text("utf-8")
+        named |= set(asked.findall(text))
+        named |= {part for group in plain.findall(text) for part in group.split(",")}
+    assert named
+    assert named <= extras
