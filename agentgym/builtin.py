@@ -6,6 +6,11 @@ from agentgym.registry import EnvSpec, register
 
 _BUILTIN = (
     EnvSpec(
+        id="AlfWorld-v0",
+        env="envs.alfworld.env:AlfWorldEnv",
+        prompt="agentgym.prompts:EnvPrompt",
+    ),
+    EnvSpec(
         id="WebShop-v0",
         env="envs.webshop.env:WebShopEnv",
         prompt="envs.webshop.prompt:WebShopPrompt",

@@ -1,0 +1,258 @@
+"""Step the native ALFWorld engine and the original side by side and compare every answer.
+
+    python -m benchmarks.parity_alfworld --data DIR --steps N --seed S [--split NAME] [--style put]
+
+``DIR`` holds official games. Each game drawn is played for some dozen steps in both engines, with
+its walkthrough, admissible commands, near misses and junk; observation, ordered list of admissible
+commands, whether the command was accepted and whether the game is won are compared after every
+command, past the win too. Beside that, the walkthrough of every game there is must win natively.
+Needs the extra ``alfworld`` and Python 3.11 or 3.12. Exits with 0 if nothing differs, with 1 if
+anything does, with 2 if the data or the original engine cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from envs.alfworld.dataset import Dataset, DatasetError, open_dataset
+from envs.alfworld.pddl import GameError
+from envs.alfworld.rules import CommandStyle
+from envs.alfworld.simulator import Sim
+from envs.alfworld.textworld_backend import TextWorldSim
+from envs.alfworld.world import World
+
+_SHOWN = 20
+_STEPS_A_GAME = 40
+# Random play that chose among all commands alike would mostly walk about.
+_WEIGHTS = {"go": 4.0, "take": 4.0, "move": 3.0, "put": 3.0, "help": 0.2, "inventory": 0.5}
+_JUNK = (
+    "", " ", "look around", "LOOK", "Help", "xyzzy", "go", "go to", "go to ", "take", "open",
+    "examine", "use", "inventory 1", "look\t", "\nlook\n", "take from", "move to", "go to moon 1",
+    "Nothing happens.", "put down", "clean with", "heat", "slice with", "ouvrir le réfrigérateur",
+    "看看", "\u2003look", "\x00", "<action>look</action>", "look; inventory", "a" * 300,
+)  # fmt: skip
+_VERBS = ("go to", "open", "close", "take", "move", "put", "clean", "heat", "cool", "use",
+          "slice", "examine")  # fmt: skip
+
+
+@dataclass
+class Tally:
+    """What was compared, and what differed."""
+
+    games: int = 0
+    steps: int = 0
+    won: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    mismatches: int = 0
+    shown: list[str] = field(default_factory=list)
+
+    def differ(self, text: str) -> None:
+        """Count and keep one difference."""
+        self.mismatches += 1
+        if len(self.shown) < _SHOWN:
+            self.shown.append(text)
+
+
+def near_miss(rng: random.Random, world: World, admissible: Sequence[str]) -> str:
+    """A command that is almost admissible (and now and then is)."""
+    command = rng.choice(admissible)
+    thing, place = rng.choice(world.objects), rng.choice(world.receptacles)
+    other = rng.choice(world.receptacles)
+    changes = (
+        lambda: command.upper(),
+        lambda: command.title(),
+        lambda: f"  {command} ",
+        lambda: command.replace(" ", "  ", 1),
+        lambda: command.rstrip("0123456789") + str(rng.randrange(12)),
+        lambda: command[: rng.randrange(1, len(command) + 1)],
+        lambda: f"{command} now",
+        lambda: f"{command}.",
+        lambda: f"{rng.choice(_VERBS)} {place}",
+        lambda: f"{rng.choice(_VERBS)} {thing}",
+        lambda: f"take {thing} from {place}",
+        lambda: f"move {thing} to {place}",
+        lambda: f"put {thing} in/on {place}",
+        lambda: f"{rng.choice(('clean', 'heat', 'cool'))} {thing} with {place}",
+        lambda: f"slice {thing} with {rng.choice(world.objects)}",
+        lambda: f"go to {other}",
+    )
+    return rng.choice(changes)()
+
+
+def weighted(rng: random.Random, admissible: Sequence[str]) -> str:
+    """An admissible command: first the verb, then one of its commands."""
+    by_verb: dict[str, list[str]] = {}
+    for command in admissible:
+        by_verb.setdefault(command.partition(" ")[0], []).append(command)
+    verbs = list(by_verb)
+    verb = rng.choices(verbs, [_WEIGHTS.get(verb, 1.0) for verb in verbs])[0]
+    return rng.choice(by_verb[verb])
+
+
+def commands(
+    rng: random.Random, world: World, original: TextWorldSim, style: CommandStyle
+) -> Iterator[tuple[str, str]]:
+    """Endless (kind, command) pairs for one game; half of the games begin by their solution."""
+    solution = list(world.walkthrough) if rng.random() < 0.5 else []
+    while True:
+        draw = rng.random()
+        admissible = original.admissible()
+        if draw < 0.12:
+            yield "near miss", near_miss(rng, world, admissible)
+        elif draw < 0.16:
+            yield "junk", rng.choice(_JUNK)
+        elif solution and draw < 0.75:
+            yield "walkthrough", _styled(solution.pop(0), style)
+        elif draw < 0.4:
+            yield "random", rng.choice(admissible)
+        else:
+            yield "random", weighted(rng, admissible)
+
+
+def _styled(command: str, style: CommandStyle) -> str:
+    if style == "put" and command.startswith("move "):
+        thing, _, place = command.removeprefix("move ").partition(" to ")
+        return f"put {thing} in/on {place}"
+    return command
+
+
+def play(
+    dataset: Dataset, task_id: str, original: TextWorldSim, steps: int, seed: str, tally: Tally
+) -> None:
+    """Compare one game over so many steps."""
+    rng = random.Random(f"{seed}/{task_id}")
+    style = original.style
+    sim = Sim(dataset.world(task_id), style)
+    tally.games += 1
+    said: list[str] = []
+    try:
+        expected, got = original.reset(dataset.game(task_id)), sim.reset()
+        if not _same(task_id, said, expected, got, original, sim, tally):
+            return
+        source = commands(rng, sim.world, original, style)
+        for _ in range(steps):
+            kind, command = next(source)
+            said.append(command)
+            expected, got = original.step(command), sim.step(command)
+            tally.steps += 1
+            tally.kinds[kind] += 1
+            if not _same(task_id, said, expected, got, original, sim, tally):
+                return  # what follows would only repeat it
+        tally.won += sim.won
+    except RuntimeError as error:
+        tally.differ(f"{task_id} after {said}: the original failed: {error}")
+
+
+def _same(
+    task_id: str,
+    said: Sequence[str],
+    expected: str,
+    got: str,
+    original: TextWorldSim,
+    sim: Sim,
+    tally: Tally,
+) -> bool:
+    pairs = (
+        ("observation", expected, got),
+        ("admissible", list(original.admissible()), list(sim.admissible())),
+        ("accepted", original.accepted, sim.accepted),
+        ("won", original.won, sim.won),
+        ("moves", original.moves, sim.moves),
+    )
+    for name, theirs, ours in pairs:
+        if theirs != ours:
+            where = f"{task_id}: {name} after {said[-8:]}"
+            tally.differ(f"{where}\n    original {theirs!r}\n    native   {ours!r}")
+            return False
+    return True
+
+
+def walkthroughs(dataset: Dataset, split: str | None, tally: Tally) -> int:
+    """Play every game's own solution natively; returns how many there are."""
+    count = 0
+    for name in dataset.tasks.splits if split is None else (split,):
+        for task_id in dataset.tasks.ids(name):
+            sim = Sim(dataset.world(task_id))
+            count += 1
+            for command in sim.world.walkthrough:
+                if sim.won or not sim.is_admissible(command):
+                    tally.differ(f"{task_id}: {command!r} of the walkthrough is out of place")
+                    break
+                sim.step(command)
+            else:
+                if not sim.won:
+                    tally.differ(f"{task_id}: the walkthrough does not win")
+    return count
+
+
+def compare(
+    dataset: Dataset,
+    steps: int,
+    seed: int,
+    split: str | None = None,
+    style: CommandStyle = "move",
+    steps_a_game: int = _STEPS_A_GAME,
+) -> Tally:
+    """Compare both engines over at least ``steps`` steps of games drawn at random."""
+    rng = random.Random(seed)
+    splits = dataset.tasks.splits if split is None else (split,)
+    ids = [task_id for name in splits for task_id in dataset.tasks.ids(name)]
+    if not ids:
+        raise DatasetError(f"{dataset.root} has no games to compare")
+    tally = Tally()
+    original = TextWorldSim(style)
+    order: list[str] = []
+    lap = 0
+    try:
+        while tally.steps < steps and tally.mismatches < _SHOWN:
+            if not order:
+                order, lap = rng.sample(ids, len(ids)), lap + 1
+            length = min(steps_a_game, steps - tally.steps)
+            play(dataset, order.pop(), original, length, f"{seed}/{lap}", tally)
+    finally:
+        original.close()
+    return tally
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.parity_alfworld")
+    parser.add_argument("--data", required=True, help="folder of official games")
+    parser.add_argument("--steps", type=int, default=1000, help="steps to compare")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--split", help="compare games of this split only")
+    parser.add_argument("--style", choices=("move", "put"), default="move")
+    parser.add_argument("--steps-a-game", type=int, default=_STEPS_A_GAME)
+    options = parser.parse_args(argv)
+    try:
+        dataset = open_dataset(options.data)
+        dataset.check(options.split)
+        tally = compare(
+            dataset,
+            options.steps,
+            options.seed,
+            options.split,
+            options.style,
+            options.steps_a_game,
+        )
+        solved = walkthroughs(dataset, options.split, tally)
+    except (DatasetError, GameError, ImportError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in tally.kinds.most_common())
+    print(f"games: {tally.games:,} ({tally.won:,} ended won)")
+    print(f"steps: {tally.steps:,} ({kinds})")
+    print(f"walkthroughs: {solved:,}")
+    print(f"mismatches: {tally.mismatches}")
+    for text in tally.shown:
+        print(f"  {text}")
+    return 1 if tally.mismatches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

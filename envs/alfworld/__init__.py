@@ -1,0 +1,1 @@
+"""ALFWorld: household tasks in text rooms, the official games included."""

@@ -1,0 +1,446 @@
+"""The unchanging part of a game, parsed once and shared by all its episodes.
+
+Things are numbered in the order of their identifiers, which is the order in which the original
+lists them. Sets of objects or receptacles are bit masks over those numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from sys import intern
+from typing import Any
+
+from envs.alfworld.goals import FormulaGoal, LampGoal, Names, PairGoal, PlaceGoal, read_goal
+from envs.alfworld.pddl import Facts, GameError, read_facts, read_objects, read_tree, sections
+from envs.alfworld.rules import RELEASED, DomainRules, domain_rules, wording
+
+__all__ = ["TASK_PREFIX", "SimState", "World", "join", "listing", "members", "read_game"]
+
+_KEYS = ("pddl_domain", "grammar", "pddl_problem", "solvable", "walkthrough")
+_ARITIES = {
+    "atlocation": 2, "receptacleatlocation": 2, "objectatlocation": 2, "inreceptacle": 2,
+    "inreceptacleobject": 2, "receptacletype": 2, "objecttype": 2, "cancontain": 2, "holds": 2,
+    "holdsany": 1, "openable": 1, "opened": 1, "isreceptacleobject": 1, "pickupable": 1,
+    "cleanable": 1, "heatable": 1, "coolable": 1, "toggleable": 1, "sliceable": 1, "isclean": 1,
+    "ishot": 1, "iscool": 1, "istoggled": 1, "ison": 1, "issliced": 1,
+}  # fmt: skip
+_NUMBERED = ("object", "receptacle", "location")
+#: What introduces the task.
+TASK_PREFIX = "Your task is to: "
+
+
+@dataclass(frozen=True, slots=True)
+class SimState:
+    """Everything that actions change; plain values that can be compared, hashed and pickled.
+
+    Attributes:
+        location: Where the agent is.
+        facing: Receptacle it last went to, or -1.
+        holding: Object in its hand, or -1.
+        contents: For each receptacle the objects in it, ascending. An object may be in several.
+        spots: For each object the mask of locations it counts as being at.
+        taken: (object, receptacle) pairs: taken from there and not put back.
+        opened: Mask of receptacles.
+        clean: Mask of objects.
+        hot: Mask of objects.
+        cool: Mask of objects.
+        sliced: Mask of objects.
+        toggled: Mask of objects that were ever turned on.
+        lit: Mask of objects that are on.
+        moves: Commands accepted so far.
+    """
+
+    location: int
+    facing: int
+    holding: int
+    contents: tuple[tuple[int, ...], ...]
+    spots: tuple[int, ...]
+    taken: frozenset[tuple[int, int]]
+    opened: int
+    clean: int
+    hot: int
+    cool: int
+    sliced: int
+    toggled: int
+    lit: int
+    moves: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """One game's world.
+
+    Attributes:
+        task: The line that states the task.
+        goal: What wins.
+        walkthrough: The game file's own solution, in its own wording.
+        objects: Names of objects ("mug 1").
+        object_types: Their types ("mug").
+        object_numbers: Name to number.
+        receptacles: Names of receptacles.
+        receptacle_types: Their types.
+        receptacle_numbers: Name to number.
+        places: For each receptacle its location, or -1.
+        locations: Names of locations ("loc 3").
+        at: For each location the receptacles there.
+        openable: Mask of receptacles that open and close.
+        accepts: For each receptacle the mask of objects that may be put there.
+        washing: Mask of receptacles to clean with.
+        heating: Mask of receptacles to heat with.
+        cooling: Mask of receptacles to cool with.
+        pickupable: Mask of objects.
+        cleanable: Mask of objects.
+        heatable: Mask of objects.
+        coolable: Mask of objects.
+        toggleable: Objects that can be turned on.
+        sliceable: Objects that can be sliced.
+        knives: Mask of objects that slice.
+        vessels: Mask of objects that things can be in.
+        inside: Vessel to the objects in it, which never change.
+        start: State at the start.
+    """
+
+    task: str
+    goal: PlaceGoal | PairGoal | LampGoal | FormulaGoal
+    walkthrough: tuple[str, ...]
+    objects: tuple[str, ...]
+    object_types: tuple[str, ...]
+    object_numbers: Mapping[str, int]
+    receptacles: tuple[str, ...]
+    receptacle_types: tuple[str, ...]
+    receptacle_numbers: Mapping[str, int]
+    places: tuple[int, ...]
+    locations: tuple[str, ...]
+    at: tuple[tuple[int, ...], ...]
+    openable: int
+    accepts: tuple[int, ...]
+    washing: int
+    heating: int
+    cooling: int
+    pickupable: int
+    cleanable: int
+    heatable: int
+    coolable: int
+    toggleable: tuple[int, ...]
+    sliceable: tuple[int, ...]
+    knives: int
+    vessels: int
+    inside: Mapping[int, tuple[int, ...]]
+    start: SimState
+    _views: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def goal_text(self) -> str:
+        """The task without the words that introduce it."""
+        return self.task.removeprefix(TASK_PREFIX)
+
+    @classmethod
+    def from_game(cls, game: Mapping[str, Any]) -> World:
+        """The world of a game file's content.
+
+        Args:
+            game: Keys ``pddl_domain``, ``grammar``, ``pddl_problem``, ``walkthrough``.
+
+        Raises:
+            GameError: If the game is not one that the native engine plays.
+        """
+        for key in _KEYS:
+            if key not in game and key != "solvable":
+                raise GameError(f"it has no {key!r}; a game has the keys {', '.join(_KEYS)}")
+        for key in _KEYS[:3]:
+            if not isinstance(game[key], str):
+                raise GameError(f"its {key!r} must be text, got {type(game[key]).__name__}")
+        steps = game["walkthrough"] or ()
+        if isinstance(steps, str) or not all(isinstance(step, str) for step in steps):
+            raise GameError("its 'walkthrough' must be a list of commands")
+        rules = domain_rules(game["pddl_domain"])
+        said = wording(game["grammar"])
+        return cls.from_problem(game["pddl_problem"], said.task, steps, rules)
+
+    @classmethod
+    def from_problem(
+        cls,
+        problem: str,
+        task: str,
+        walkthrough: Iterable[str] = (),
+        rules: DomainRules = RELEASED,
+    ) -> World:
+        """The world of a planning problem in ALFWorld's domain.
+
+        Args:
+            problem: PDDL text.
+            task: The line that states the task ("Your task is to: ...").
+            walkthrough: A solution.
+            rules: Where the domain differs from that of the released games.
+
+        Raises:
+            GameError: If the problem is malformed.
+        """
+        return _Builder(problem, rules).build(task, tuple(map(intern, walkthrough)))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> World:
+        """The world of a ``game.tw-pddl`` file.
+
+        Raises:
+            GameError: If it is absent, damaged, or not a game that the native engine plays.
+        """
+        game = read_game(path)
+        try:
+            return cls.from_game(game)
+        except GameError as error:
+            raise GameError(f"{os.fspath(path)} cannot be played natively: {error}") from None
+
+
+def read_game(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The content of a ``game.tw-pddl`` file.
+
+    Raises:
+        GameError: If it is absent or damaged.
+    """
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+    except OSError as error:
+        raise GameError(
+            f"the game file {os.fspath(path)} cannot be read: {error.strerror or error}"
+        ) from None
+    try:
+        game = json.loads(raw)
+    except ValueError as error:
+        if not raw.strip(b"\0 \n\t"):
+            what = "is empty"
+        elif raw.startswith(b"version https://git-lfs"):
+            what = "is a pointer of Git LFS in place of the file; fetch it with 'git lfs pull'"
+        elif raw.lstrip()[:1] == b"{" and raw.rstrip()[-1:] != b"}":
+            what = f"is cut short after {len(raw):,} bytes ({error})"
+        else:
+            what = f"is not JSON ({error})"
+        raise GameError(
+            f"the game file {os.fspath(path)} {what}; get the data again (alfworld-download)"
+        ) from None
+    if not isinstance(game, dict):
+        raise GameError(
+            f"the game file {os.fspath(path)} holds a JSON {type(game).__name__}; "
+            f"a game is an object with the keys {', '.join(_KEYS)}"
+        )
+    return game
+
+
+def listing(names: Iterable[str]) -> str:
+    """Things in a sentence: ``a mug 2, a mug 1, and a pen 1``; ``nothing`` for none."""
+    items = [f"a {name}" for name in names]
+    return join(items) if items else "nothing"
+
+
+def join(items: list[str]) -> str:
+    """Items with commas and, before the last, ``, and``; two items have that comma, too."""
+    if len(items) == 1:
+        return items[0]
+    return f"{', '.join(items[:-1])}, and {items[-1]}"
+
+
+def members(mask: int) -> Iterable[int]:
+    """The numbers in a mask, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+class _Builder:
+    """Turns a problem's text into a world."""
+
+    def __init__(self, problem: str, rules: DomainRules) -> None:
+        parts = sections(problem)
+        for name in ("objects", "init", "goal"):
+            if name not in parts:
+                raise GameError(f"its pddl_problem has no section (:{name} ...)")
+        self.kinds = read_objects(parts["objects"])
+        self.facts: Facts = read_facts(parts["init"])
+        self.formula = read_tree(parts["goal"])
+        self.rules = rules
+        for predicate, arity in _ARITIES.items():
+            if {len(row) for row in self.facts[predicate]} - {arity}:
+                raise self._misused(predicate, self.facts[predicate])
+        named = {name for rows in self.facts.values() for row in rows for name in row}
+        strangers = named - self.kinds.keys()
+        if strangers:
+            raise GameError(f"its facts name {min(strangers)!r}, which :objects does not declare")
+        # Only what a fact mentions exists in the game: the rest is not even numbered.
+        of_kind: dict[str, list[str]] = {kind: [] for kind in _NUMBERED}
+        for name in sorted(named):
+            kind = self.kinds[name]
+            if kind in of_kind:
+                of_kind[kind].append(name)
+        self.titles = _titles(sorted(name for names in of_kind.values() for name in names))
+        agents = [name for name in named if self.kinds[name] == "agent"]
+        if len(agents) != 1:
+            raise GameError(f"it must have one agent, not {len(agents)}")
+        self.names = Names(
+            **{f"{kind}s": _numbered(names) for kind, names in of_kind.items()}, agent=agents[0]
+        )
+
+    def build(self, task: str, walkthrough: tuple[str, ...]) -> World:
+        names, titles = self.names, self.titles
+        objects = tuple(titles[name] for name in names.objects)
+        receptacles = tuple(titles[name] for name in names.receptacles)
+        object_types = self._types("objecttype", names.objects)
+        receptacle_types = self._types("receptacletype", names.receptacles)
+        places = self._places()
+        at: list[list[int]] = [[] for _ in names.locations]
+        for receptacle, place in enumerate(places):
+            if place >= 0:
+                at[place].append(receptacle)
+        by_type: Counter[str] = Counter()
+        for thing, kind in enumerate(object_types):
+            by_type[kind] += 1 << thing
+        accepted: Counter[str] = Counter()
+        for container, kind in self.facts["cancontain"]:
+            if kind in by_type:
+                accepted[container] |= by_type[kind]
+        inside: dict[int, list[int]] = {}
+        for inner, outer in self._pairs("inreceptacleobject", names.objects, names.objects):
+            inside.setdefault(outer, []).append(inner)
+
+        def where(*kinds: str) -> int:
+            return sum(1 << i for i, kind in enumerate(receptacle_types) if kind in kinds)
+
+        return World(
+            task=task,
+            goal=read_goal(self.formula, self.kinds, self.facts, names),
+            walkthrough=walkthrough,
+            objects=objects,
+            object_types=tuple(intern(kind.removesuffix("type")) for kind in object_types),
+            object_numbers={name: i for i, name in enumerate(objects)},
+            receptacles=receptacles,
+            receptacle_types=tuple(intern(kind.removesuffix("type")) for kind in receptacle_types),
+            receptacle_numbers={name: i for i, name in enumerate(receptacles)},
+            places=places,
+            locations=tuple(titles[name] for name in names.locations),
+            at=tuple(map(tuple, at)),
+            openable=self._mask("openable", names.receptacles),
+            accepts=tuple(accepted[kind] for kind in receptacle_types),
+            washing=where(*self.rules.washing),
+            heating=where("microwavetype"),
+            cooling=where("fridgetype"),
+            pickupable=self._mask("pickupable", names.objects),
+            cleanable=self._mask("cleanable", names.objects),
+            heatable=self._mask("heatable", names.objects),
+            coolable=self._mask("coolable", names.objects),
+            toggleable=tuple(members(self._mask("toggleable", names.objects))),
+            sliceable=tuple(members(self._mask("sliceable", names.objects))),
+            knives=by_type["knifetype"] | by_type["butterknifetype"],
+            vessels=self._mask("isreceptacleobject", names.objects),
+            inside={outer: tuple(sorted(inner)) for outer, inner in inside.items()},
+            start=self._start(),
+        )
+
+    def _start(self) -> SimState:
+        names = self.names
+        here = self._pairs("atlocation", {names.agent: 0}, names.locations)
+        if len(here) != 1:
+            raise GameError(f"its agent must be at one location, not at {len(here)}")
+        held = self._pairs("holds", {names.agent: 0}, names.objects)
+        if len(held) > 1 or len(held) != len(self.facts["holdsany"]):
+            raise GameError(
+                f"its agent holds {len(held)} objects at the start; the native engine plays one "
+                "or none, stated by both 'holds' and 'holdsAny'"
+            )
+        contents: list[list[int]] = [[] for _ in names.receptacles]
+        for thing, receptacle in self._pairs("inreceptacle", names.objects, names.receptacles):
+            contents[receptacle].append(thing)
+        spots = [0] * len(names.objects)
+        for thing, place in self._pairs("objectatlocation", names.objects, names.locations):
+            spots[thing] |= 1 << place
+        return SimState(
+            location=here[0][1],
+            facing=-1,
+            holding=held[0][1] if held else -1,
+            contents=tuple(tuple(sorted(things)) for things in contents),
+            spots=tuple(spots),
+            taken=frozenset(),
+            opened=self._mask("opened", names.receptacles),
+            clean=self._mask("isclean", names.objects),
+            hot=self._mask("ishot", names.objects),
+            cool=self._mask("iscool", names.objects),
+            sliced=self._mask("issliced", names.objects),
+            toggled=self._mask("istoggled", names.objects),
+            lit=self._mask("ison", names.objects),
+        )
+
+    def _places(self) -> tuple[int, ...]:
+        places = [-1] * len(self.names.receptacles)
+        for receptacle, place in self._pairs(
+            "receptacleatlocation", self.names.receptacles, self.names.locations
+        ):
+            if places[receptacle] >= 0:
+                raise GameError(f"receptacle number {receptacle} stands at two locations")
+            places[receptacle] = place
+        return tuple(places)
+
+    def _types(self, predicate: str, numbers: Mapping[str, int]) -> list[str]:
+        """Type constant of each thing, or an empty text."""
+        kinds = [""] * len(numbers)
+        for row in self.facts[predicate]:
+            if len(row) != 2 or row[0] not in numbers:
+                raise self._misused(predicate, row)
+            if kinds[numbers[row[0]]]:
+                raise GameError(f"{row[0]!r} has two types in its {predicate} facts")
+            kinds[numbers[row[0]]] = row[1]
+        return kinds
+
+    def _pairs(
+        self, predicate: str, first: Mapping[str, int], second: Mapping[str, int]
+    ) -> list[tuple[int, int]]:
+        rows = self.facts[predicate]
+        try:
+            return [(first[a], second[b]) for a, b in rows]
+        except (KeyError, ValueError):
+            raise self._misused(predicate, rows) from None
+
+    def _mask(self, predicate: str, numbers: Mapping[str, int]) -> int:
+        mask = 0
+        try:
+            for (name,) in self.facts[predicate]:
+                mask |= 1 << numbers[name]
+        except (KeyError, ValueError):
+            raise self._misused(predicate, self.facts[predicate]) from None
+        return mask
+
+    def _misused(self, predicate: str, rows: Any) -> GameError:
+        return GameError(
+            f"its facts use {predicate!r} with arguments of the wrong number or type: "
+            f"{str(sorted(rows))[:120]}"
+        )
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names)}
+
+
+def _titles(identifiers: list[str]) -> dict[str, str]:
+    """Identifier to the name that players see.
+
+    As in the original: things are counted by the part before the first ``_bar_`` (with ``basin``
+    for the basins of sinks and baths), and numbered downwards in the order of identifiers.
+    """
+    heads = {}
+    for name in identifiers:
+        head, bar, _ = name.partition("_bar_")
+        if bar:
+            heads[name] = f"{head}basin" if "basin" in name else head
+    left = Counter(heads.values())
+    titles = {}
+    for name in identifiers:
+        head = heads.get(name, "")
+        if head:
+            titles[name] = intern(f"{head} {left[head]}")
+            left[head] -= 1
+        else:
+            titles[name] = f"{name} "
+    return titles
