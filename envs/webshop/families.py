@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 __all__ = [
     "FAMILY_SIZE",
@@ -76,8 +76,7 @@ class Dice(random.Random):
         return [values[(start + place * step) % len(values)] for place in range(size)]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What a shopper asked for in own words; becomes one human annotation.
 
     Attributes:

@@ -25,7 +25,7 @@ from envs.webshop.lexicon import (
     phrases,
 )
 
-__all__ = ["full_family", "paraphrase"]
+__all__ = ["full_family", "wordings"]
 
 _SYLLABLES = phrases("""
     al, bo, cor, den, el, fin, gra, hal, is, jor, ka, lum, mer, nor, os, pel, quin, ru, sol, tav,
@@ -37,8 +37,22 @@ _OPTION_WORDS = {
     "color": ((" in ", ""), (", ", " please"), (", color ", "")),
     "number of items": ((", ", " of them"), (", ", " in total"), (", number of items ", "")),
 }
+# Bullets that name an attribute.
+_CLAIM_BULLETS = (
+    "This {noun} is {attribute}, as promised. ",
+    "Facts first: {attribute}, tested by us. ",
+)
+_REASON_BULLETS = (
+    "Made with {attribute} in mind. ",
+    "The {noun} to think of for {attribute}. ",
+)
+_CLAIMS = (" that is ", ", it should be ", " which is ")
+_REASONS = (" for ", " good for ", " meant for ")
 _CLOTHES_WORDS = ((", size ", ""), (" in a ", ""), (", and i wear ", ""))
 _SIZE_WORDS = ((", size ", ""), (", ", " size"), (", the size is ", ""))
+
+# Stands for the brand in text that several products share.
+_BRAND = "{brand}"
 
 _HIDDEN_SHARE = 0.3
 _REQUESTS = 7
@@ -105,19 +119,17 @@ def full_family(family: int, seed: int) -> list[Draft]:
     return members
 
 
-def paraphrase(attribute: str, rng: Dice) -> str:
-    """An attribute in a shopper's words."""
+@lru_cache(maxsize=256)
+def wordings(attribute: str) -> tuple[str, ...]:
+    """How shoppers word an attribute; frequent wordings stand more than once."""
     first, _, rest = attribute.partition(" ")
-    draw = rng.random()
-    if first == "easy" and draw < 0.8:
-        return f"easy to {rest}"
-    if rest == "free" and draw < 0.6:
-        return f"free of {first}" if draw < 0.3 else f"{first}-free"
-    if rest in ("resistant", "proof") and draw < 0.5:
-        return f"{first}-{rest}"
-    if first in ("low", "high", "non") and draw < 0.4:
-        return f"{first}-{rest}"
-    return attribute
+    if first == "easy":
+        return (f"easy to {rest}",) * 3 + (attribute,)
+    if rest == "free":
+        return (f"free of {first}", f"{first}-free", attribute)
+    if rest in ("resistant", "proof") or first in ("low", "high", "non"):
+        return (f"{first}-{rest}", attribute)
+    return (attribute,)
 
 
 def _group(
@@ -132,8 +144,31 @@ def _group(
     # A hidden key attribute is the one asked for that the title leaves out.
     key = asked[0] if plan.key_group is None and asked[0] != attributes[0] else asked[1]
     shown = tuple(x for x in asked if not (plan.hidden and x == key))
+    # A group's pages differ in brand and price alone: what rank each gets is a draw.
     tail = _title_tail(plan, shown)
-    members = [_draft(rng, plan, tail, price, attributes, shown, options) for price in prices]
+    first, *description = rng.walk(plan.sentences, 1 + rng.between(0, 4))
+    bullets = _bullets(rng, plan, first, [x for x in attributes if x not in shown])
+    department, kind = plan.department, plan.kind
+    path = f"{department.root} › {kind.path}"
+    nouns = [*kind.head.lower().split(), "style"]
+    members = []
+    for price in prices:
+        brand = _brand(rng)
+        members.append(
+            Draft(
+                name=f"{brand} {tail}",
+                description="".join(description).replace(_BRAND, brand),
+                bullets=[text.replace(_BRAND, brand) for text in bullets],
+                category=department.category,
+                query=kind.query,
+                product_category=path,
+                pricing=price,
+                brand=brand,
+                options=options,
+                attributes=attributes,
+                nouns=[brand.lower(), *nouns],
+            )
+        )
     target = members[-1]
     target.asked = asked
     target.instruction = _instruction(plan, asked)
@@ -144,7 +179,7 @@ def _group(
 @lru_cache(maxsize=256)
 def _sentences(head: str, other: str) -> tuple[str, ...]:
     """The filler sentences for one kind of product; the brand stays open."""
-    return tuple(text.format(head=head, other=other, brand="{brand}") for text in SENTENCES)
+    return tuple(text.format(head=head, other=other, brand=_BRAND) for text in SENTENCES)
 
 
 def _title_tail(plan: _Plan, shown: Sequence[str]) -> str:
@@ -158,53 +193,16 @@ def _title_tail(plan: _Plan, shown: Sequence[str]) -> str:
     return f"{tail}, {plan.modifiers[1]} Style {plan.audience}"
 
 
-def _draft(
-    rng: Dice,
-    plan: _Plan,
-    tail: str,
-    pricing: str,
-    attributes: tuple[str, ...],
-    shown: tuple[str, ...],
-    options: dict[str, tuple[str, ...]],
-) -> Draft:
-    department, kind = plan.department, plan.kind
-    brand = _brand(rng)
-    filler = [
-        text.replace("{brand}", brand) if "{" in text else text
-        for text in rng.walk(plan.sentences, 4 + rng.between(0, 4))
-    ]
+def _bullets(rng: Dice, plan: _Plan, first: str, attributes: Sequence[str]) -> list[str]:
+    """The features page: filler, and a line for each attribute that the title leaves out."""
+    others = [text for text in rng.walk(plan.sentences, 4) if text != first][:3]
     leads = rng.walk(DETAILS, 4)
-    bullets = [f"{lead}: {text}" for lead, text in zip(leads, filler[:4], strict=True)]
-    noun = kind.head.lower()
+    bullets = [f"{lead}: {text}" for lead, text in zip(leads, [first, *others], strict=True)]
     for attribute in attributes:
-        if attribute not in shown:
-            bullets.insert(
-                rng.between(1, len(bullets)), _statement(rng, department, attribute, noun)
-            )
-    return Draft(
-        name=f"{brand} {tail}",
-        description="".join(filler[4:]),
-        bullets=bullets,
-        category=department.category,
-        query=kind.query,
-        product_category=f"{department.root} › {kind.path}",
-        pricing=pricing,
-        brand=brand,
-        options=options,
-        attributes=attributes,
-        nouns=[brand.lower(), *noun.split(), "style"],
-    )
-
-
-def _statement(rng: Dice, department: Department, attribute: str, noun: str) -> str:
-    """A bullet that names one attribute."""
-    if attribute in department.purposes:
-        return rng.pick(
-            (f"Made with {attribute} in mind. ", f"The {noun} to think of for {attribute}. ")
-        )
-    return rng.pick(
-        (f"This {noun} is {attribute}, as promised. ", f"Facts first: {attribute}, tested by us. ")
-    )
+        forms = _REASON_BULLETS if attribute in plan.department.purposes else _CLAIM_BULLETS
+        text = rng.pick(forms).format(noun=plan.kind.head.lower(), attribute=attribute)
+        bullets.insert(rng.between(1, len(bullets)), text)
+    return bullets
 
 
 def _target_price(rng: Dice, kind: ProductType) -> tuple[str, float]:
@@ -266,29 +264,34 @@ def _requests(
             words = _CLOTHES_WORDS if clothes else _SIZE_WORDS
         pairs = [(group, normal_value(value)) for value in values]
         groups.append((pairs, words, 1.0 if name == plan.key_group else 0.7))
-    article = plan.kind.article
-    head = plan.kind.head.lower()
+    article, head = plan.kind.article, plan.kind.head.lower()
+    # This is the busiest loop of the generator: picks are written out.
+    random = rng.random
     requests = []
     for _ in range(_REQUESTS):
-        wanted = asked if rng.random() < 0.75 else attributes
-        if rng.random() < 0.5:
+        wanted = asked if random() < 0.75 else attributes
+        if random() < 0.5:
             wanted = wanted[::-1]
         adjectives = [x for x in wanted if x not in purposes]
-        noun = f"{adjectives.pop(0)} {head}" if adjectives and rng.random() < 0.5 else head
+        noun = f"{adjectives.pop(0)} {head}" if adjectives and random() < 0.5 else head
         start = "an" if article == "a" and noun[0] in "aeiou" else article
-        text = f"{rng.pick(OPENERS)} {start} {noun}"
+        text = f"{OPENERS[int(random() * len(OPENERS))]} {start} {noun}"
         if adjectives:
-            claims = " and ".join([paraphrase(x, rng) for x in adjectives])
-            text += rng.pick((" that is ", ", it should be ", " which is ")) + claims
-        reasons = [x for x in wanted if x in purposes]
-        if reasons:
-            text += rng.pick((" for ", " good for ", " meant for ")) + " and ".join(reasons)
+            claims = []
+            for adjective in adjectives:
+                forms = wordings(adjective)
+                claims.append(forms[int(random() * len(forms))])
+            text += _CLAIMS[int(random() * len(_CLAIMS))] + " and ".join(claims)
+        if len(wanted) > len(adjectives) + (noun is not head):
+            reasons = [x for x in wanted if x in purposes]
+            text += _REASONS[int(random() * len(_REASONS))] + " and ".join(reasons)
         chosen = []
-        for pairs, forms, chance in groups:
-            if rng.random() < chance:
-                pair = rng.pick(pairs)
-                before, behind = rng.pick(forms)
+        for pairs, words, chance in groups:
+            if random() < chance:
+                pair = pairs[int(random() * len(pairs))]
+                before, behind = words[int(random() * len(words))]
                 text += before + pair[1] + behind
                 chosen.append(pair)
-        requests.append(Request(text + rng.pick(ENDINGS), wanted, tuple(chosen)))
+        text += ENDINGS[int(random() * len(ENDINGS))]
+        requests.append(Request(text, wanted, tuple(chosen)))
     return requests
