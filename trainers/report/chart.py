@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from html import escape
 
 from trainers.metrics import format_number
+from trainers.report.markup import safe
 from trainers.report.scales import Scale, choose_scale
 
 __all__ = [
@@ -168,7 +168,7 @@ def draw(chart: Chart) -> str:
         body.append(_text(middle, (frame.top + frame.bottom) / 2, "no finite values", "tick mid"))
     return (
         f'<svg class="chart" viewBox="0 0 {_n(chart.width)} {_n(chart.height)}" role="img" '
-        f'aria-label="{escape(chart.title)}" xmlns="http://www.w3.org/2000/svg">'
+        f'aria-label="{safe(chart.title)}" xmlns="http://www.w3.org/2000/svg">'
         f"{key}{''.join(body)}</svg>"
     )
 
@@ -213,7 +213,7 @@ def draw_columns(
                 continue
             tall = share * (bottom - top)
             base -= tall
-            hint = escape(f"{x_label} {column.label}: {name} {100 * share:.1f}%")
+            hint = safe(f"{x_label} {column.label}: {name} {100 * share:.1f}%")
             body.append(
                 f'<rect class="f{color}" x="{_n(x)}" y="{_n(base)}" width="{_n(slot - gap)}" '
                 f'height="{_n(tall)}"><title>{hint}</title></rect>'
@@ -223,7 +223,7 @@ def draw_columns(
     body.append(_text((left + right) / 2, height - 5, x_label, "axis mid"))
     return (
         f'<svg class="chart" viewBox="0 0 {_n(width)} {_n(height)}" role="img" '
-        f'aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg">{key}{"".join(body)}</svg>'
+        f'aria-label="{safe(title)}" xmlns="http://www.w3.org/2000/svg">{key}{"".join(body)}</svg>'
     )
 
 
@@ -250,7 +250,7 @@ def draw_strip(
         side = {0.0: "start", 1.0: "end"}.get(share, "mid")
         body.append(_text(6 + share * scale, height - 2, text, f"tiny {side}"))
     for share, name in ticks:
-        hint = escape(f"{name} {100 * share:.1f}%")
+        hint = safe(f"{name} {100 * share:.1f}%")
         body.append(
             f'<line class="mark" x1="{at(share)}" x2="{at(share)}" y1="4" y2="20">'
             f"<title>{hint}</title></line>"
@@ -264,7 +264,7 @@ def draw_strip(
         )
     return (
         f'<svg class="chart" viewBox="0 0 {_n(width)} {_n(height)}" role="img" '
-        f'aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg">{"".join(body)}</svg>'
+        f'aria-label="{safe(title)}" xmlns="http://www.w3.org/2000/svg">{"".join(body)}</svg>'
     )
 
 
@@ -357,7 +357,7 @@ def _mark(mark: Mark, frame: _Frame) -> str:
     )
     return (
         f'<line class="mark" x1="{_n(x)}" x2="{_n(x)}" y1="{_n(frame.top - 3)}" '
-        f'y2="{_n(frame.bottom)}"><title>{escape(mark.label)}</title></line>'
+        f'y2="{_n(frame.bottom)}"><title>{safe(mark.label)}</title></line>'
         + _text(x, frame.top - 6, mark.label, f"note {side}")
     )
 
@@ -396,7 +396,7 @@ def _line(line: Line, frame: _Frame, percent: bool) -> tuple[str, int]:
         shown = drawn[:: max(1, math.ceil(len(drawn) / _MAX_HOVER))]
         for px, py, x, y in shown:
             value = f"{100 * y:.1f}%" if percent else format_number(y)
-            hint = escape(f"{line.label or 'value'} at {format_number(x, 6)}: {value}")
+            hint = safe(f"{line.label or 'value'} at {format_number(x, 6)}: {value}")
             parts.append(
                 f'<circle class="hover" cx="{_n(px)}" cy="{_n(frame.clamp(py))}" r="7">'
                 f"<title>{hint}</title></circle>"
@@ -429,7 +429,7 @@ def _whisker(item: Interval, color: int, frame: _Frame) -> str:
         )
     parts.append(
         f'<circle class="f{color} ring" cx="{_n(x)}" cy="{_n(frame.clamp(y))}" r="3.6">'
-        f"<title>{escape(item.note)}</title></circle>"
+        f"<title>{safe(item.note)}</title></circle>"
     )
     return "".join(parts)
 
@@ -461,7 +461,7 @@ def _thin(run: list[_Point]) -> list[_Point]:
 
 
 def _text(x: float, y: float, text: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{escape(text)}</text>' if text else ""
+    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{safe(text)}</text>' if text else ""
 
 
 def _n(value: float) -> str:

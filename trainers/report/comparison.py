@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ import numpy as np
 from agentgym.files import write_atomically
 from trainers.metrics import format_number
 from trainers.report.chart import Chart, Interval, Line, Rule, draw, legend
-from trainers.report.data import Axis, RunData, load_run, moving_average
+from trainers.report.data import Axis, RunData, load_run, mean, moving_average
+from trainers.report.markup import safe
 from trainers.report.page import document, headline_numbers
 from trainers.report.sections import AXIS_LABELS, POLICY_MODES
 from trainers.report.style import standalone_style
@@ -158,7 +158,7 @@ def _chart(groups: dict[str, list[RunData]], source: _Source, axis: Axis) -> Cha
     rates = [_baseline(run, source) for members in groups.values() for run in members]
     told = [rate for rate in rates if rate is not None]
     if told and len(told) == len(rates):
-        rules.append(Rule(math.fsum(told) / len(told), "fixed rule"))
+        rules.append(Rule(mean(told), "fixed rule"))
     return Chart(
         f"Success against {AXIS_LABELS[axis]}, {source.label}",
         [*lines, *means],
@@ -251,11 +251,11 @@ def _picture(
     return (
         '<svg class="chart" xmlns="http://www.w3.org/2000/svg" '
         f'viewBox="0 0 {width:.0f} {total:.0f}" '
-        f'width="{width:.0f}" height="{total:.0f}" role="img" aria-label="{escape(heading)}">'
+        f'width="{width:.0f}" height="{total:.0f}" role="img" aria-label="{safe(heading)}">'
         f"<style>{standalone_style()}</style>"
         f'<rect width="100%" height="100%" rx="10" style="fill:var(--card)"/>'
         '<text class="head" x="24" y="28">'
-        f"{escape(heading)}: success, {escape(source.label)}</text>"
+        f"{safe(heading)}: success, {safe(source.label)}</text>"
         f"{shown}{''.join(parts)}</svg>\n"
     )
 
@@ -278,14 +278,14 @@ def _page(
     charts: Sequence[Chart], groups: dict[str, list[RunData]], heading: str, source: _Source
 ) -> str:
     cards = "".join(
-        f'<div class="card"><h3>Success against {escape(chart.x_label)}</h3>{draw(chart)}</div>'
+        f'<div class="card"><h3>Success against {safe(chart.x_label)}</h3>{draw(chart)}</div>'
         for chart in charts
     )
     return document(
         f"{heading}: comparison",
-        f'<header><div class="in"><h1>{escape(heading)}<small>comparison of '
-        f"{', '.join(map(escape, groups))}</small></h1>"
-        f'<p class="soft">{escape(_caption(source, groups))}</p></div></header>'
+        f'<header><div class="in"><h1>{safe(heading)}<small>comparison of '
+        f"{', '.join(map(safe, groups))}</small></h1>"
+        f'<p class="soft">{safe(_caption(source, groups))}</p></div></header>'
         f'<main><div class="grid2">{cards}</div><h2>Means over seeds</h2>{_means(groups)}'
         f"<h2>Runs</h2>{_runs_table(groups)}"
         "<footer>Intervals of means are Student's t over seeds, at 95%; with few seeds they are "
@@ -306,7 +306,7 @@ def _means(groups: dict[str, list[RunData]]) -> str:
         for (split, mode), pairs in found.items():
             changes = [after - before for before, after in pairs if before is not None]
             rows.append(
-                f"<tr><td>{escape(name)}</td><td>{escape(split)}</td><td>{escape(mode)}</td>"
+                f"<tr><td>{safe(name)}</td><td>{safe(split)}</td><td>{safe(mode)}</td>"
                 f'<td class="n">{len(pairs)}</td>'
                 + _mean_cell([b for b, _ in pairs if b is not None])
                 + _mean_cell([a for _, a in pairs])
@@ -356,9 +356,9 @@ def _runs_table(groups: dict[str, list[RunData]]) -> str:
                 if row["mode"] in POLICY_MODES
             )
             rows.append(
-                f"<tr><td>{escape(name)}</td>"
-                + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
-                + f"<td>{escape(told)}</td></tr>"
+                f"<tr><td>{safe(name)}</td>"
+                + "".join(f"<td>{safe(str(cell))}</td>" for cell in cells)
+                + f"<td>{safe(told)}</td></tr>"
             )
     head = "run,folder,seed,state,steps,trajectories,action tokens,critic took over,success"
     titles = "".join(f"<th>{title}</th>" for title in head.split(","))

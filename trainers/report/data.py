@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from trainers.metrics import MetricError, describe, describe_eval
 from trainers.run_dir import read_config, read_metrics, read_status, read_trajectories
 from trainers.statistics import wilson_interval
 
-__all__ = ["Axis", "Evaluation", "RunData", "Switch", "load_run", "moving_average"]
+__all__ = [
+    "Axis",
+    "Evaluation",
+    "RunData",
+    "Switch",
+    "load_run",
+    "mean",
+    "moving_average",
+    "number",
+]
 
 Axis = Literal["step", "trajectories", "action_tokens"]
 
@@ -37,7 +46,7 @@ class Evaluation:
         if not math.isfinite(success):
             return None
         n = self.numbers.get("n", 0)
-        if not 0 <= success <= 1 or not math.isfinite(n) or n < 1:
+        if not 0 <= success <= 1 or not 1 <= n <= 1e12:
             return success, math.nan, math.nan
         return (success, *wilson_interval(success, int(n)))
 
@@ -152,7 +161,7 @@ class RunData:
             if previous is not None and phase != previous and before is not None:
                 found.append(Switch(int(before["step"]), str(phase), self._forced(row)))
             previous = phase
-        told = [row for row in self.rows if number(row.get("switch_step")) is not None]
+        told = [row for row in self.rows if math.isfinite(number(row.get("switch_step"), math.nan))]
         if told and not any(switch.to == "single" for switch in found):
             step = told[0]["switch_step"]
             found.append(Switch(int(step), "single", self._forced(told[0])))
@@ -196,14 +205,18 @@ def load_run(path: str | os.PathLike[str]) -> RunData:
     return RunData(folder, about, read_status(folder), parts[0], parts[1], problems)
 
 
-def number(value: Any) -> float | None:
-    """A logged value as a number; None if it is none."""
+@overload
+def number(value: Any) -> float | None: ...
+@overload
+def number(value: Any, default: float) -> float: ...
+def number(value: Any, default: float | None = None) -> float | None:
+    """A logged value as a number; the default if it is none."""
     if isinstance(value, bool | int | float):
         try:
             return float(value)
         except OverflowError:
             return math.inf if value > 0 else -math.inf
-    return None
+    return default
 
 
 def moving_average(values: list[float], width: int) -> list[float]:
@@ -213,8 +226,13 @@ def moving_average(values: list[float], width: int) -> list[float]:
     for i in range(len(values)):
         reach = min(half, i, len(values) - 1 - i)
         window = [v for v in values[i - reach : i + reach + 1] if math.isfinite(v)]
-        smooth.append(math.fsum(window) / len(window) if window else math.nan)
+        smooth.append(mean(window))
     return smooth
+
+
+def mean(values: Sequence[float]) -> float:
+    """Mean of finite numbers of any size; NaN of none."""
+    return sum(value / len(values) for value in values) if values else math.nan
 
 
 def label_of(name: str) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
-from trainers.console import printable
 from trainers.metrics import format_number
+from trainers.report.markup import safe
 
 __all__ = ["choose_episodes", "episode_html", "page_html"]
 
@@ -39,18 +38,18 @@ def choose_episodes(rows: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str,
     good = [row for row in late if row.get("success")]
     bad = [row for row in late if not row.get("success")]
     partial = sorted(bad, key=lambda r: -(r.get("score") or 0.0))
+    failed = sorted(bad, key=lambda r: r.get("score") or 0.0)
     wanted = [
         *(("solved, late in training", row) for row in good[:2]),
         *(("closest miss, late in training", row) for row in partial[:1]),
-        *(("failed, late in training", row) for row in reversed(partial[1:])),
+        *(("failed, late in training", row) for row in failed),
         *(("solved, early in training", row) for row in early if row.get("success")),
         *(("failed, early in training", row) for row in early if not row.get("success")),
     ]
-    limits = {"failed, late in training": 1}
     chosen: list[tuple[str, dict[str, Any]]] = []
     count: dict[str, int] = {}
     for why, row in wanted:
-        most = 2 if why == "solved, late in training" else limits.get(why, 1)
+        most = 2 if why == "solved, late in training" else 1
         if count.get(why, 0) < most and not any(row is other for _, other in chosen):
             chosen.append((why, row))
             count[why] = count.get(why, 0) + 1
@@ -63,7 +62,7 @@ def episode_html(why: str, row: dict[str, Any], *, is_open: bool = False) -> str
     if row.get("success"):
         badge = '<span class="badge good">solved</span>'
     elif isinstance(score, int | float) and score > 0:
-        badge = f'<span class="badge warn">score {escape(format_number(score, 3))}</span>'
+        badge = f'<span class="badge warn">score {safe(format_number(score, 3))}</span>'
     else:
         badge = '<span class="badge bad">not solved</span>'
     turns = row["turns"]
@@ -80,11 +79,11 @@ def episode_html(why: str, row: dict[str, Any], *, is_open: bool = False) -> str
     if len(turns) > _MAX_TURNS:
         shown += f'<li class="soft small">{len(turns) - _MAX_TURNS} more turns are not shown</li>'
     error = row.get("error")
-    fault = f'<p class="alert bad">{escape(str(error))}</p>' if error else ""
+    fault = f'<p class="alert bad">{safe(str(error))}</p>' if error else ""
     return (
         f'<details class="card episode"{" open" if is_open else ""}><summary>{badge}'
-        f'<span class="goal">{escape(_cut(goal, 400))}</span>'
-        f'<span class="soft small">{escape(" · ".join(filter(None, facts)))}</span></summary>'
+        f'<span class="goal">{safe(_cut(goal, 400))}</span>'
+        f'<span class="soft small">{safe(" · ".join(filter(None, facts)))}</span></summary>'
         f'{fault}<ol class="turns">{shown}</ol></details>'
     )
 
@@ -95,7 +94,7 @@ def page_html(text: str) -> str:
     lines = re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
     drawn = _CONTROL.sub(
         lambda m: f'<span class="chip{" on" if "clicked" in m[1] else ""}">{m[2]}</span>',
-        escape(lines),
+        safe(lines),
     )
     # Controls on lines of their own stand side by side: a page of options stays short.
     return re.sub(r'</span>\n *(?=<span class="chip)', "</span> ", drawn)
@@ -109,13 +108,13 @@ def _turn_html(number: int, turn: dict[str, Any]) -> str:
     if turn.get("action_valid") is False:
         flags.append('<span class="badge warn">inadmissible</span>')
     if turn.get("reward"):
-        flags.append(f'<span class="badge good">reward {escape(_number(turn["reward"]))}</span>')
+        flags.append(f'<span class="badge good">reward {safe(_number(turn["reward"]))}</span>')
     if turn.get("finish_reason") in ("length", "context_overflow", "abort"):
-        flags.append(f'<span class="badge warn">{escape(str(turn["finish_reason"]))}</span>')
+        flags.append(f'<span class="badge warn">{safe(str(turn["finish_reason"]))}</span>')
     raw = ""
     if text.strip() and text.strip() != action.strip():
         inner = _THINK.sub(
-            lambda m: f'<span class="think">{m[0]}</span>', escape(_cut(text, _MAX_PAGE))
+            lambda m: f'<span class="think">{m[0]}</span>', safe(_cut(text, _MAX_PAGE))
         )
         raw = f'<div class="raw mono">{inner}</div>'
     page = page_html(str(turn.get("observation") or ""))
@@ -124,15 +123,15 @@ def _turn_html(number: int, turn: dict[str, Any]) -> str:
         + (f'<div class="page mono">{page}</div>' if page else "")
         + raw
         + f'<div class="said"><span class="arrow">→</span><span class="act mono">'
-        f"{escape(_cut(action, 2000)) or '<i>(nothing)</i>'}</span>{''.join(flags)}"
+        f"{safe(_cut(action, 2000)) or '<i>(nothing)</i>'}</span>{''.join(flags)}"
         "</div></div></li>"
     )
 
 
 def _cut(text: str, limit: int) -> str:
     if len(text) <= limit:
-        return printable(text)
-    return f"{printable(text[:limit])}\n[... {len(text) - limit} more characters]"
+        return text
+    return f"{text[:limit]}\n[... {len(text) - limit} more characters]"
 
 
 def _number(value: Any) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from trainers.metrics import MetricError, describe, format_metric, format_number
 from trainers.report.chart import draw_strip
-from trainers.report.data import Evaluation, RunData, number
+from trainers.report.data import Evaluation, RunData, mean, number
 from trainers.report.episodes import choose_episodes, episode_html
+from trainers.report.markup import safe
 from trainers.report.sections import POLICY_MODES, chart_sections, mode_color
 from trainers.report.style import PAGE_STYLE
 from trainers.statistics import newcombe_interval
@@ -33,7 +33,7 @@ def document(title: str, body: str, style: str = PAGE_STYLE) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{style}</style></head>\n<body>{body}</body></html>\n"
+        f"<title>{safe(title)}</title><style>{style}</style></head>\n<body>{body}</body></html>\n"
     )
 
 
@@ -47,16 +47,16 @@ def render_run(run: RunData) -> str:
     sections.append(("numbers", "All numbers", _numbers(run)))
     sections.append(("configuration", "Configuration", _configuration(run)))
     shown = [section for section in sections if section[2]]
-    links = "".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title, _ in shown)
+    links = "".join(f'<a href="#{anchor}">{safe(title)}</a>' for anchor, title, _ in shown)
     body = "".join(
-        f'<section id="{anchor}"><h2>{escape(title)}</h2>{content}</section>'
+        f'<section id="{anchor}"><h2>{safe(title)}</h2>{content}</section>'
         for anchor, title, content in shown
     )
     version = run.about.get("software", {}).get("agentgym", "")
     return document(
         f"{run.name} · {_environment(run)}" if _environment(run) else run.name,
         f'{_header(run)}<nav><div class="in">{links}</div></nav><main>{body}'
-        f"<footer>Written by agentgym {escape(str(version))} from {escape(run.path.name)}. "
+        f"<footer>Written by agentgym {safe(str(version))} from {safe(run.path.name)}. "
         "Intervals of shares are Wilson's, those of changes Newcombe's, at 95%.</footer></main>",
     )
 
@@ -114,12 +114,12 @@ def _header(run: RunData) -> str:
     facts.append(("started", str(run.about.get("created", "")).replace("T", " ")))
     environment = _environment(run)
     return (
-        f'<header><div class="in"><h1>{escape(run.name)}'
-        + (f"<small>{escape(environment)}</small>" if environment else "")
-        + f' <span class="badge {kind}" style="vertical-align:middle">{escape(word)}</span></h1>'
-        f'<code class="soft">{escape(" ".join(map(str, run.about.get("command", []))))}</code>'
+        f'<header><div class="in"><h1>{safe(run.name)}'
+        + (f"<small>{safe(environment)}</small>" if environment else "")
+        + f' <span class="badge {kind}" style="vertical-align:middle">{safe(word)}</span></h1>'
+        f'<code class="soft">{safe(" ".join(map(str, run.about.get("command", []))))}</code>'
         '<div class="facts">'
-        + "".join(f"<div><span>{escape(k)}</span>{escape(v)}</div>" for k, v in facts if v)
+        + "".join(f"<div><span>{safe(k)}</span>{safe(v)}</div>" for k, v in facts if v)
         + f"</div>{_alerts(run, state)}</div></header>"
     )
 
@@ -149,7 +149,7 @@ def _alerts(run: RunData, state: str) -> str:
     told += [("bad", f"Not everything could be read: {problem}") for problem in run.problems]
     if not run.rows:
         told.append(("", "The run has not logged a step yet."))
-    return "".join(f'<p class="alert {kind}">{escape(text)}</p>' for kind, text in told)
+    return "".join(f'<p class="alert {kind}">{safe(text)}</p>' for kind, text in told)
 
 
 def _result(run: RunData) -> str:
@@ -189,9 +189,9 @@ def _headline_card(row: dict[str, Any], rule: float | None) -> str:
         if math.isfinite(least):
             change += f' <span class="soft">[{100 * least:+.1f}, {100 * most:+.1f}]</span>'
     return (
-        f'<div class="card headline"><h3>{escape(row["split"])}, {escape(row["mode"])}</h3>'
+        f'<div class="card headline"><h3>{safe(row["split"])}, {safe(row["mode"])}</h3>'
         f'<p class="big">{big}</p><div class="small">{change}</div>'
-        f'<div class="soft small">{escape("; ".join(lines))}</div>{_strip(row, rule)}</div>'
+        f'<div class="soft small">{safe("; ".join(lines))}</div>{_strip(row, rule)}</div>'
     )
 
 
@@ -212,7 +212,7 @@ def _training_card(run: RunData) -> str:
     if not values:
         return ""
     part = max(1, len(values) // 10)
-    first, last = math.fsum(values[:part]) / part, math.fsum(values[-part:]) / part
+    first, last = mean(values[:part]), mean(values[-part:])
     return (
         '<div class="card headline"><h3>training episodes</h3><p class="big">'
         f'<span class="from">{100 * first:.1f}% →</span> {100 * last:.1f}%</p>'
@@ -236,7 +236,7 @@ def _evaluation_table(rows: Sequence[dict[str, Any]]) -> str:
         for key, label in quantities
         if any(e is not None and key in e.numbers for r in rows for e in (r["before"], r["after"]))
     ]
-    head = "".join(f'<th class="n">{escape(label)}</th>' for _, label in used)
+    head = "".join(f'<th class="n">{safe(label)}</th>' for _, label in used)
     body = []
     for row in rows:
         for when, evaluation in (("before", row["before"]), ("after", row["after"])):
@@ -251,7 +251,7 @@ def _evaluation_table(rows: Sequence[dict[str, Any]]) -> str:
                 for key, _ in used
             )
             body.append(
-                f"<tr><td>{escape(row['split'])}</td><td>{escape(row['mode'])}</td>"
+                f"<tr><td>{safe(row['split'])}</td><td>{safe(row['mode'])}</td>"
                 f'<td>{when}</td><td class="n">{evaluation.at["step"]:,.0f}</td>'
                 f'<td class="n"><b>{100 * success:.1f}%</b></td>'
                 f'<td class="n soft">{interval}</td>'
@@ -269,7 +269,7 @@ def _quantity(row: dict[str, Any], key: str, value: float | None) -> str:
         return ""
     name = f"eval/{row['split']}/{row['mode']}/{key}"
     if describe(name).unit == "fraction":
-        return escape(format_metric(name, value))
+        return safe(format_metric(name, value))
     return f"{value:.3f}" if key == "score" else f"{value:.2f}"
 
 
@@ -285,7 +285,7 @@ def _switch_note(run: RunData) -> str:
         _, ema = run.series("skill_ema")
         last = f" (last average S = {format_number(ema[-1], 3)})" if ema else ""
         told.append(f"The critic has not taken over{last}.")
-    return f'<p style="margin-top:14px">{escape(" ".join(told[:8]))}</p>'
+    return f'<p style="margin-top:14px">{safe(" ".join(told[:8]))}</p>'
 
 
 def _numbers(run: RunData) -> str:
@@ -308,9 +308,9 @@ def _numbers(run: RunData) -> str:
             max(finite, default=math.nan),
         ]
         rows.append(
-            f"<tr><td><code>{escape(name)}</code></td>"
+            f"<tr><td><code>{safe(name)}</code></td>"
             + "".join(f'<td class="n">{format_number(v)}</td>' for v in cells)
-            + f'<td class="n">{len(values):,}</td><td>{escape(unit)}</td><td>{escape(about)}'
+            + f'<td class="n">{len(values):,}</td><td>{safe(unit)}</td><td>{safe(about)}'
             + (f' <b class="down">{odd} not finite</b>' if odd else "")
             + "</td></tr>"
         )
@@ -330,7 +330,7 @@ def _configuration(run: RunData) -> str:
     software = run.about.get("software", {})
     return "".join(
         f'<details class="fold"><summary>{title}</summary>'
-        f"<pre>{escape(json.dumps(content, indent=2, ensure_ascii=False))}</pre></details>"
+        f"<pre>{safe(json.dumps(content, indent=2, ensure_ascii=False))}</pre></details>"
         for title, content in (
             ("Configuration of the run", run.about["config"]),
             ("Software and machine", software),

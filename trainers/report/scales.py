@@ -61,7 +61,7 @@ def choose_scale(
     """Choose a range for data.
 
     Args:
-        values: The data; non-finite ones are ignored.
+        values: The data; non-finite ones are ignored, and so is the size beyond 1e300.
         percent: Shares in [0, 1]: the range starts at 0 and never needs to pass 0 or 1.
         anchor: Values that must be inside, however far from the data (thresholds, zero).
         log: Logarithmic or not; None lets data decide: positive and spread over more than three
@@ -69,7 +69,7 @@ def choose_scale(
         count: About how many ticks.
         tight: Range is exactly that of the data (for step axes).
     """
-    data = sorted(v for v in values if math.isfinite(v))
+    data = sorted(_tame(v) for v in values if math.isfinite(v))
     if not data:
         data = [0.0, 1.0]
     if log is None:
@@ -77,10 +77,10 @@ def choose_scale(
     if log and data[0] > 0:
         return _log_scale(data[0], data[-1], count)
     low, high = (data[0], data[-1]) if tight else _robust_range(data)
-    fixed = [v for v in anchor if math.isfinite(v)]
+    fixed = [_tame(v) for v in anchor if math.isfinite(v)]
     low, high = min([low, *fixed]), max([high, *fixed])
-    if percent:
-        low, high = max(0.0, min(low, 0.0)), min(1.0, high * 1.08) if high <= 1 else high
+    if percent and low >= 0:
+        low, high = 0.0, min(1.0, high * 1.08) if high <= 1 else high
         high = high or 0.05
     elif not tight:
         margin = 0.06 * (high - low)
@@ -123,6 +123,11 @@ def short_number(value: float, step: float | None = None) -> str:
         digits = max(0, -math.floor(math.log10(abs(step)) + 1e-9))
         return f"{value:.{digits}f}"
     return format_number(value, 3)
+
+
+def _tame(value: float) -> float:
+    """Keep clear of the ends of the number range, where margins and steps over- or underflow."""
+    return 0.0 if abs(value) < 1e-290 else min(max(value, -1e300), 1e300)
 
 
 def _log_scale(low: float, high: float, count: int) -> Scale:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from agentgym.info import StopReason
 from trainers.report.chart import Chart, Column, Interval, Line, Mark, Rule, draw, draw_columns
-from trainers.report.data import Axis, RunData, moving_average
+from trainers.report.data import Axis, RunData, mean, moving_average, number
+from trainers.report.markup import safe
 
 __all__ = ["AXIS_LABELS", "POLICY_MODES", "chart_sections", "mode_color"]
 
@@ -235,7 +235,7 @@ def _critic(run: RunData) -> str:
         if run.has("skill_ema"):
             xs, ys = run.series("skill_ema")
             lines.append(Line(xs, ys, "S, moving average", 0))
-        end = math.ceil(1.15 * max(x for line in lines for x in line.xs))
+        end = math.ceil(1.15 * max((x for line in lines for x in line.xs), default=0))
         chart = Chart(
             "Skill of the critic",
             lines,
@@ -293,18 +293,16 @@ def _stop_columns(run: RunData, names: Sequence[str]) -> list[Column]:
     columns = []
     for start in range(0, len(rows), size):
         part = rows[start : start + size]
-        sums = {
-            name.removeprefix("stop/"): math.fsum(
-                value
-                for row in part
-                if isinstance(value := row.get(name), int | float)
-                and math.isfinite(value)
-                and value > 0
+        # NaN compares false, so that max(0, NaN) is 0: what is not a share counts as none.
+        means = {
+            name.removeprefix("stop/"): mean(
+                [min(max(0.0, number(row.get(name), 0.0)), 1e100) for row in part]
             )
             for name in names
         }
-        total = math.fsum(sums.values())
-        shares = {key: value / total for key, value in sums.items()} if total else {}
+        told = {key: value for key, value in means.items() if value > 0}
+        total = sum(told.values())
+        shares = {key: value / total for key, value in told.items()}
         columns.append(Column(str(part[0]["step"]), shares))
     return columns
 
@@ -364,8 +362,8 @@ def _marks(run: RunData, axis: Axis, *, short: bool = False) -> list[Mark]:
 
 
 def _card(title: str, about: str, body: str, *, wide: bool = False) -> str:
-    note = f'<p class="soft small">{escape(about)}</p>' if about else ""
-    return f'<div class="card{" wide" if wide else ""}"><h3>{escape(title)}</h3>{note}{body}</div>'
+    note = f'<p class="soft small">{safe(about)}</p>' if about else ""
+    return f'<div class="card{" wide" if wide else ""}"><h3>{safe(title)}</h3>{note}{body}</div>'
 
 
 def _grid(cards: Sequence[str]) -> str:
