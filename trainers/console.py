@@ -23,17 +23,18 @@ __all__ = ["DEFAULT_COLUMNS", "Console", "Mode", "printable"]
 
 Mode = Literal["auto", "live", "plain", "quiet"]
 
+# Most telling first: a narrow terminal shows those for which it has room.
 DEFAULT_COLUMNS: tuple[str, ...] = (
     "phase",
     "reward_mean",
     "success_rate",
     "turns_mean",
     "invalid_action_rate",
-    "loss_policy",
-    "entropy",
-    "grad_norm_actor",
-    "explained_variance",
     "skill_ema",
+    "explained_variance",
+    "entropy",
+    "loss_policy",
+    "grad_norm_actor",
     "step_s",
 )
 
@@ -353,7 +354,7 @@ def _choose(stream: TextIO) -> Mode:
 
 
 def _cell(name: str, metrics: Mapping[str, MetricValue]) -> str:
-    return printable(format_metric(name, metrics[name])) if name in metrics else ""
+    return printable(format_metric(name, metrics[name], 3)) if name in metrics else ""
 
 
 def _evaluations(metrics: Mapping[str, MetricValue]) -> list[str]:

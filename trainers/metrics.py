@@ -194,7 +194,7 @@ METRICS: tuple[Metric, ...] = (
         ("eval_s", "eval", "s", "Evaluating."),
         ("checkpoint_s", "checkpoint", "s", "Writing the checkpoint before this step."),
         ("wait_s", "wait", "s", "Learner waiting for episodes."),
-        ("step_s", "step", "s", "Whole step."),
+        ("step_s", "s/step", "s", "Whole step."),
         ("tokens_per_s", "tokens/s", "tokens/s", "Action tokens sampled in a second of sampling."),
         ("elapsed_s", "elapsed", "s since start", "Wall clock of the steps, evaluations left out."),
         ("cpu_s", "CPU", "s since start", "Process CPU time of the steps, likewise."),
@@ -213,8 +213,18 @@ METRICS: tuple[Metric, ...] = (
         ("eval/<split>/<mode>/score_se", "score SE", "", "Standard error of the mean score."),
         ("eval/<split>/<mode>/reward", "reward", "", "Mean undiscounted return."),
         ("eval/<split>/<mode>/turns", "turns", "turns", "Mean number of actions."),
-        ("eval/<split>/<mode>/invalid_rate", "invalid", "fraction", "Turns with an inadmissible."),
-        ("eval/<split>/<mode>/format_error_rate", "format err", "fraction", "Turns ill-formed."),
+        (
+            "eval/<split>/<mode>/invalid_rate",
+            "invalid",
+            "fraction",
+            "Turns whose action was inadmissible.",
+        ),
+        (
+            "eval/<split>/<mode>/format_error_rate",
+            "format err",
+            "fraction",
+            "Turns whose text had the wrong form.",
+        ),
         ("eval/<split>/<mode>/truncated_frac", "truncated", "fraction", "Episodes cut off."),
         (
             "eval/<split>/<mode>/first_result_share",
@@ -286,7 +296,7 @@ def check_metrics(metrics: Mapping[str, Any]) -> dict[str, MetricValue]:
     return clean
 
 
-def format_metric(name: str, value: MetricValue | None) -> str:
+def format_metric(name: str, value: MetricValue | None, digits: int = 4) -> str:
     """A value for a person to read: ``43.1%``, ``12,800``, ``0.03125``, ``yes``; ``-`` for None."""
     metric = describe(name)
     if value is None:
@@ -299,7 +309,7 @@ def format_metric(name: str, value: MetricValue | None) -> str:
         return f"{value:,}"
     if metric.unit == "fraction" and math.isfinite(value):
         return f"{100 * value:.1f}%"
-    return format_number(value)
+    return format_number(value, digits)
 
 
 def format_number(value: float, digits: int = 4) -> str:

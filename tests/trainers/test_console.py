@@ -99,7 +99,7 @@ class TestPlain:
         title, line = stream.getvalue().splitlines()
         assert title == "li2sao"
         assert re.fullmatch(
-            r"step 12/200  phase group  reward 0\.3125  success 28\.1%  entropy nan  step 1\.25"
+            r"step 12/200  phase group  reward 0\.312  success 28\.1%  entropy nan  s/step 1\.25"
             r"  eta 0s",
             line,
         )

@@ -111,7 +111,7 @@ def _header(run: RunData) -> str:
         if values and math.isfinite(values[-1]):
             is_time = name.endswith("_s")
             facts.append((label, _duration(values[-1]) if is_time else f"{values[-1]:,.0f}"))
-    facts.append(("started", str(run.about.get("created", "")).replace("T", " ")))
+    facts.append(("started", _time(run.about.get("created"))))
     environment = _environment(run)
     return (
         f'<header><div class="in"><h1>{safe(run.name)}'
@@ -290,7 +290,7 @@ def _switch_note(run: RunData) -> str:
 
 def _numbers(run: RunData) -> str:
     rows = []
-    for name in run.names:
+    for name in sorted(run.names, key=lambda name: name.startswith("eval/")):
         _, values = run.series(name)
         finite = [v for v in values if math.isfinite(v)]
         if name == "step" or not values:
@@ -362,6 +362,10 @@ def _mode_rank(mode: str) -> tuple[int, str]:
 
 def _split_rank(split: str) -> tuple[int, str]:
     return (_SPLIT_ORDER.index(split) if split in _SPLIT_ORDER else len(_SPLIT_ORDER), split)
+
+
+def _time(stamp: object) -> str:
+    return str(stamp or "").replace("T", " ").replace("+00:00", " UTC")
 
 
 def _duration(seconds: float) -> str:

@@ -83,13 +83,14 @@ section{scroll-margin-top:44px}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,265px),1fr));gap:14px}
 .card{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:15px 17px;
   min-width:0}
-.card.wide{grid-column:1/-1}
+.card.wide{grid-column:1/-1;overflow-x:auto}
+.card.wide svg.chart{min-width:660px}
 .card>p.small{margin:0 0 8px}
 .headline .big{font-size:25px;font-weight:650;letter-spacing:-.02em;white-space:nowrap;
   font-variant-numeric:tabular-nums;margin:3px 0 0}
 .headline .big .from{color:var(--soft);font-weight:400}
 .headline .delta{font-weight:600;font-size:14px}
-.headline svg.chart{margin-top:9px}
+.headline svg.chart{margin-top:9px;max-width:290px}
 .up{color:var(--good)} .down{color:var(--bad)}
 .alert{border-left:4px solid var(--warn);background:var(--warn-back);border-radius:6px;
   padding:9px 14px;margin:14px 0 0}
