@@ -407,3 +407,35 @@ def test_scores_of_a_run_with_faults_are_those_of_the_others():
     for item in faulty:
         if item.spec.task_id != BAD:
             assert item.score == plain[item.spec]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("deadline", [None, 60.0], ids=["inline", "thread"])
+def test_a_long_run_with_faults_everywhere(deadline):
+    """Every fault at once, by chance of the seed; all is counted and the sound episodes agree."""
+    rng = np.random.default_rng(0)
+    kinds = list(FAULTS.values())
+    plan = {number: kinds[int(rng.integers(len(kinds)))] for number in range(0, 2000, 3)}
+    specs = episodes(2000)
+
+    class Chaos(Faulty):
+        def reset(self, *, seed=None, options=None):
+            method, fault, _ = plan.get(seed, ("", None, ""))
+            self.faults = {options["task_id"]: (method, fault)}
+            return super().reset(seed=seed, options=options)
+
+    made = collector(lambda: Chaos({}), answer=keyed, slots=32, turn_deadline=deadline)
+    played = collect(made, specs)
+    sound = collect(collector(answer=keyed, slots=1), specs)
+    assert [item.spec for item in played] == specs
+    for item, plain in zip(played, sound, strict=True):
+        if item.spec.seed in plan:
+            assert item.stop_reason is StopReason.INFRA_ERROR
+            assert plan[item.spec.seed][2] in item.error
+        else:
+            assert (item.stop_reason, item.score) == (plain.stop_reason, plain.score)
+            assert [t.action for t in item.turns] == [t.action for t in plain.turns]
+    count = made.counters
+    assert count["stop/infra_error"] == count["env_lost"] == len(plan)
+    assert count["started"] == count["episodes"] == 2000
+    assert count["env_hung"] == 0

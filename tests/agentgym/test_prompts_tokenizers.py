@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from templates import KEEPING, REWRITING
 
@@ -79,10 +79,7 @@ def check_growth(renderer, observations, answers):
         assert prompt.context_ids.size
 
 
-@pytest.mark.parametrize("kind", ["bytes", "words"])
-@pytest.mark.parametrize("name", KEEPING)
-@given(data=st.data())
-def test_a_conversation_only_grows(kind, name, data):
+def grow(kind, name, data):
     made = tokenizer(kind, name)
     renderer = ConversationRenderer(made, EnvPrompt())
     stop = stop_ids(made, name)
@@ -93,6 +90,22 @@ def test_a_conversation_only_grows(kind, name, data):
     )
     observations = data.draw(st.lists(texts, min_size=len(answers) + 1, max_size=len(answers) + 1))
     check_growth(renderer, observations, answers)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "words"])
+@pytest.mark.parametrize("name", KEEPING)
+@given(data=st.data())
+def test_a_conversation_only_grows(kind, name, data):
+    grow(kind, name, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bytes", "words"])
+@pytest.mark.parametrize("name", KEEPING)
+@settings(max_examples=600)
+@given(data=st.data())
+def test_a_conversation_only_grows_in_many_more_cases(kind, name, data):
+    grow(kind, name, data)
 
 
 @pytest.mark.parametrize("name", KEEPING)
