@@ -110,6 +110,7 @@ class Collector:
         self.counters: Counter[str] = Counter()
         self.env_seconds = 0.0
         self._idle: list[Seat] = []
+        self._serial = 0  # apart from the counters, which readers may clear
 
     # Public -----------------------------------------------------------------------------------
 
@@ -160,7 +161,8 @@ class Collector:
         """Play one episode. Only a fault of the policy raises."""
         trajectory = Trajectory(spec=spec)
         self.counters["started"] += 1
-        session = f"{spec.group_id}/{spec.member}#{self.counters['started']}"
+        self._serial += 1
+        session = f"{spec.group_id}/{spec.member}#{self._serial}"
         seat: Seat | None = None
         sound = True
         clock = asyncio.timeout(self.config.episode_deadline)
