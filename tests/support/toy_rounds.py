@@ -102,26 +102,43 @@ def baselines(env, specs) -> dict[str, dict[str, float]]:
 
 def build_model(seed: int = 0, layers: int = 1):
     """A random transformer of some 20,000 parameters with a tokenizer of the rounds' words."""
-    from adapters.policies.tiny import TinyConfig, build_tiny
-    from adapters.policies.tokenization import build_tokenizer
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    from adapters.policies.causal_lm import CausalLM
+    from adapters.policies.tokenization import END, PAD, build_tokenizer
 
     words = ["round", "hit", "miss", "of", "train", "validation", "test", "parity", *LETTERS]
-    return build_tiny(
-        build_tokenizer(words),
-        TinyConfig(layers=layers, heads=1, intermediate=48, max_positions=256),
-        seed=seed,
+    texts = [
+        "Your task: Make two hits.",
+        "You have taken 1 actions; the last 1:",
+        "[Observation 1: miss a] [Action 1: x]",
+        "You are at turn 2. Now you see: hit a",
+    ]
+    tokenizer = build_tokenizer(words, texts)
+    shape = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=layers,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        max_position_embeddings=256,
+        initializer_range=0.1,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.convert_tokens_to_ids(END),
+        pad_token_id=tokenizer.convert_tokens_to_ids(PAD),
+        dtype="float32",
     )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return CausalLM(Qwen2ForCausalLM(shape), tokenizer)
 
 
 def save_model(folder: str | Path, seed: int = 0) -> Path:
     """The model as a folder that ``--model`` takes."""
     return build_model(seed).save(folder)
-
-
-def draw_turns(rng: np.random.Generator, length: int) -> list[int]:
-    """Lengths of turns that add up to ``length``."""
-    cuts = np.sort(rng.choice(np.arange(1, length), size=min(2, length - 1), replace=False))
-    return np.diff([0, *cuts.tolist(), length]).tolist()
 
 
 agentgym.register(SPEC)

@@ -11,9 +11,12 @@ import numpy as np
 import torch
 import toy_rounds
 
-from trainers.algorithm import Algorithm
+from agentgym.trajectory import TrajectoryGroup
+from trainers.algorithm import Algorithm, CreditBatch
 from trainers.config import TrainConfig
+from trainers.learner import Learner
 from trainers.loop import Trainer
+from trainers.rollouts import SyncSource
 from trainers.run_dir import read_metrics
 from trainers.setup import Setup, World
 
@@ -113,3 +116,73 @@ def assert_same(left: Any, right: Any) -> None:
     """Two nested states are equal, bit for bit."""
     found = list(differences(left, right))
     assert not found, found[:5]
+
+
+class Bench:
+    """The parts of a run without its folder: samples, credits and updates when told to.
+
+    Args:
+        algorithm: Its class.
+        config: Its settings.
+        seed: Seed of the model.
+        layers: Layers of the model.
+    """
+
+    def __init__(
+        self, algorithm: type[Algorithm], config: TrainConfig, seed: int = 0, layers: int = 1
+    ) -> None:
+        config.validate()
+        self.config = config
+        self.setup = Setup.around(config, World.open(config), toy_rounds.build_model(seed, layers))
+        self.algorithm = algorithm(config)
+        self.learner = Learner(self.setup.lm, self.algorithm, config)
+        collector = self.setup.collector(self.setup.policy(), config.temperature)
+        cursor = self.setup.world.cursor(config.seed)
+        self.source = SyncSource(collector, cursor, lambda: False)
+        self.source.publish(self.learner.weights(), 0)
+        self.steps = 0
+
+    def play(self) -> list[TrajectoryGroup]:
+        """Groups of the next step."""
+        plan = self.algorithm.plan(self.steps)
+        return self.source.next_groups(plan, plan.trajectories)
+
+    def credit(self, groups: list[TrajectoryGroup]) -> CreditBatch:
+        """Their credit."""
+        groups, metrics = self.learner.shaped(groups)
+        members = [member for group in groups for member in group]
+        batch = self.algorithm.credit(groups, self.learner.values(members))
+        batch.metrics |= metrics
+        return batch
+
+    def step(self) -> dict[str, Any]:
+        """One whole step; its metrics."""
+        batch = self.credit(self.play())
+        metrics = self.learner.update(batch, self.steps) | batch.metrics
+        self.steps += 1
+        self.source.publish(self.learner.weights(), self.steps)
+        return metrics
+
+    def gradients(self, batch: CreditBatch, step: int = 0) -> dict[str, torch.Tensor]:
+        """Gradients of one update, actor and critic; nothing is changed by it."""
+        found: dict[str, torch.Tensor] = {}
+
+        def record(prefix: str, module: torch.nn.Module) -> None:
+            for name, parameter in module.named_parameters():
+                if parameter.grad is not None:
+                    found[f"{prefix}.{name}"] = parameter.grad.clone()
+
+        learner = self.learner
+        optimizers = [(learner.optimizer, "actor", learner.lm.model)]
+        if learner.value_learner is not None and learner.value_learner.optimizer is not None:
+            optimizers.append((learner.value_learner.optimizer, "critic", learner.critic))
+        for optimizer, prefix, module in optimizers:
+            optimizer.step = lambda *_, prefix=prefix, module=module: record(prefix, module)
+        self.metrics = learner.update(batch, step)
+        for optimizer, _, _ in optimizers:
+            del optimizer.step
+        return found
+
+    def close(self) -> None:
+        """Free the policy."""
+        self.source.close()
