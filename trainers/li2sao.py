@@ -157,6 +157,7 @@ class Li2SAO(LiSAO):
         if values is None:
             raise ValueError("Li2SAO needs the critic's values")
         level = self.level.value  # from before this batch enters it
+        trains_actor = self.gate.trains_actor  # a switch takes effect with the next batch
         if self.gate.samples_groups:
             batch = self._group_credit(groups, values, level)
         else:
@@ -165,8 +166,7 @@ class Li2SAO(LiSAO):
             batch.metrics["phase"] = "single"
         self.level.update(self._usable_returns(groups))
         self._steps += 1
-        warm = self._steps > self.config.critic_warmup_steps
-        batch.train_actor = warm and self.gate.trains_actor
+        batch.train_actor = trains_actor and self._steps > self.config.critic_warmup_steps
         batch.metrics |= {
             "baseline_b": level,
             "forced": self.gate.forced,

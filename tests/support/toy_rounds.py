@@ -27,15 +27,15 @@ class ToyRounds(TextEnv):
     Args:
         max_steps: Step limit.
         fault: Raise at this turn of every third episode; None never does.
-        noise: Leave out the letter, so that tasks look alike.
+        sparse: Pay at the end, and only for two hits.
         kwargs: See :class:`agentgym.TextEnv`.
     """
 
     def __init__(
-        self, *, max_steps: int | None = 3, fault: int | None = None, noise: bool = False, **kwargs
+        self, *, max_steps: int | None = 3, fault: int | None = None, sparse: bool = False, **kwargs
     ) -> None:
         super().__init__(max_steps=max_steps, **kwargs)
-        self.fault, self.noise = fault, noise
+        self.fault, self.sparse = fault, sparse
         self.tasks = TaskSet(
             {
                 "train": [f"train-{number}" for number in range(12)],
@@ -52,7 +52,7 @@ class ToyRounds(TextEnv):
         self.parity = int(task_id.rpartition("-")[2]) % 2
         self.letter = LETTERS[int(self.np_random.integers(len(LETTERS)))]
         self.hits = self.misses = 0
-        return Outcome(f"round {self._letter()} of {task_id}", details=self._details())
+        return Outcome(f"round {self.letter} of {task_id}", details=self._details())
 
     def _act(self, action: str) -> Outcome:
         if self.fault is not None and self._turn == self.fault and self.rounds % 3 == 0:
@@ -61,17 +61,14 @@ class ToyRounds(TextEnv):
         self.hits, self.misses = self.hits + hit, 0 if hit else self.misses + 1
         solved = self.hits == 2
         return Outcome(
-            f"{'hit' if hit else 'miss'} {self._letter()}",
-            reward=0.5 * hit,
+            f"{'hit' if hit else 'miss'} {self.letter}",
+            reward=float(solved) if self.sparse else 0.5 * hit,
             action_valid=bool(action),
             terminated=solved or self.misses == 2,
             score=self.hits / 2,
             success=solved,
             details=self._details(),
         )
-
-    def _letter(self) -> str:
-        return "" if self.noise else self.letter
 
     def _details(self) -> dict:
         return {"hits": self.hits}
