@@ -158,7 +158,10 @@ class FormulaGoal:
 
     def __init__(self, formula: Tree, kinds: Mapping[str, str], facts: Facts, names: Names) -> None:
         self._formula = formula
-        self._facts = {name: frozenset(facts.get(name, ())) for name in _predicates(formula)}
+        self._facts = {
+            name: frozenset(tuple(row[1:]) for row in facts.get(name, ()))
+            for name in _predicates(formula)
+        }
         self._names = names
         self._members: dict[str, tuple[str, ...]] = {}
         for name, kind in kinds.items():
@@ -322,7 +325,7 @@ def _placing(
         return None
     treatment, task_type = _TREATMENTS[renamed]
     if treatment is not None:
-        able = {names.objects[name] for (name,) in facts.get(_CAN[treatment], ())}
+        able = {names.objects[name] for _, name in facts.get(_CAN[treatment], ())}
         objects &= sum(1 << thing for thing in able)
     return PlaceGoal(objects, receptacles, *labels, treatment, task_type)
 
@@ -339,29 +342,24 @@ def _looking(
     lamp_type, what = _type_in(literals, "objecttype"), _type_in(other[1], "objecttype")
     if lamp_type is None or what is None:
         return None
-    lamp, place = by_kind["object"], by_kind["receptacle"]
+    bulb, place = by_kind["object"], by_kind["receptacle"]
     agent, spot = by_kind["agent"], by_kind["location"]
     held = {kind: name for name, kind in other[0].items()}
     if other[1] != {
         ("objecttype", held["object"], what),
         ("holds", held["agent"], held["object"]),
     } or literals != {
-        ("objecttype", lamp, lamp_type),
-        ("toggleable", lamp),
-        ("istoggled", lamp),
+        ("objecttype", bulb, lamp_type),
+        ("toggleable", bulb),
+        ("istoggled", bulb),
         ("receptacleatlocation", place, spot),
         ("atlocation", agent, spot),
-        ("inreceptacle", lamp, place),
+        ("inreceptacle", bulb, place),
     }:
         return None
-    toggleable = {name for (name,) in facts.get("toggleable", ())}
-    lamps = tuple(
-        sorted(
-            names.objects[name]
-            for name, kind in facts.get("objecttype", ())
-            if kind == lamp_type and name in toggleable
-        )
-    )
+    able = {names.objects[name] for _, name in facts.get("toggleable", ())}
+    lamps = _of_type(facts, "objecttype", lamp_type, names.objects)
+    lamps = tuple(lamp for lamp in lamps if lamp in able)
     objects = _mask(facts, "objecttype", what, names.objects)
     return LampGoal(objects, lamps, what.removesuffix("type"), lamp_type.removesuffix("type"))
 
@@ -375,7 +373,7 @@ def _type_in(literals: _Literals, predicate: str) -> str | None:
 def _of_type(
     facts: Facts, predicate: str, kind: str, numbers: Mapping[str, int]
 ) -> tuple[int, ...]:
-    return tuple(sorted(numbers[name] for name, k in facts.get(predicate, ()) if k == kind))
+    return tuple(sorted({numbers[name] for _, name, k in facts.get(predicate, ()) if k == kind}))
 
 
 def _mask(facts: Facts, predicate: str, kind: str, numbers: Mapping[str, int]) -> int:

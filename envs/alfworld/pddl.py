@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 
 __all__ = ["Facts", "GameError", "Tree", "read_facts", "read_objects", "read_tree", "sections"]
 
-#: Predicate to the argument tuples it holds for.
-Facts = dict[str, set[tuple[str, ...]]]
+#: Predicate to the facts that state it, each a list of the predicate's own token and the
+#: arguments. The same fact may be there twice.
+Facts = Mapping[str, list[list[str]]]
 #: A symbol, or a list of trees.
 Tree = str | list["Tree"]
 
@@ -81,25 +83,29 @@ def read_facts(body: str) -> Facts:
     Raises:
         GameError: If the section is malformed.
     """
-    facts: Facts = defaultdict(set)
     *chunks, rest = body.split(")")
     if rest.strip():
         raise GameError(f"the :init section ends within a fact: {rest.strip()[:60]!r}")
-    # Official files state about half of their facts twice: equal texts are split once.
+    # Official files state a third of their facts twice; equal texts are read once.
+    facts: defaultdict[str, list[list[str]]] = defaultdict(list)
+    blanks = 0
     for chunk in set(chunks):
         words = chunk.split()
-        if not words:
-            continue
-        head = words[0]
-        if head[0] != "(" or head == "(" or chunk.count("(") > 1:
-            return _read_nested_facts(body)
-        facts[head[1:]].add(tuple(words[1:]))
-    return facts
+        if words:
+            facts[words[0]].append(words)
+        else:
+            blanks += chunks.count(chunk)
+    # Every text must be "(predicate arguments": one parenthesis each, at the start.
+    if body.count("(") != len(chunks) - blanks or not all(
+        head[0] == "(" and head != "(" for head in facts
+    ):
+        return _read_nested_facts(body)
+    return {head[1:]: rows for head, rows in facts.items()}
 
 
 def _read_nested_facts(body: str) -> Facts:
     """As :func:`read_facts`, for sections with numeric or negated facts."""
-    facts: Facts = defaultdict(set)
+    facts: defaultdict[str, list[list[str]]] = defaultdict(list)
     depth = 0
     for at, character in enumerate(body):
         depth += (character == "(") - (character == ")")
@@ -109,12 +115,12 @@ def _read_nested_facts(body: str) -> Facts:
     for fact in read_tree(f"({body})"):
         if isinstance(fact, str) or not fact:
             raise GameError(f"the :init section holds {fact!r}, which is no fact")
-        predicate, *arguments = fact
-        if predicate in ("=", "not"):  # a fact that is not stated is false anyway
+        if fact[0] in ("=", "not"):  # a fact that is not stated is false anyway
             continue
-        if not isinstance(predicate, str) or not all(isinstance(a, str) for a in arguments):
+        words = [word for word in fact if isinstance(word, str)]
+        if len(words) != len(fact):
             raise GameError(f"the :init section holds {fact!r}, which is no plain fact")
-        facts[predicate].add(tuple(str(argument) for argument in arguments))
+        facts[words[0]].append(words)
     return facts
 
 

@@ -87,6 +87,11 @@ class TextWorldSim:
         """Whether :meth:`step` would accept ``text`` now."""
         return text.strip() in self._admissible
 
+    @property
+    def pid(self) -> int | None:
+        """Process id of the worker, or None where none is running."""
+        return None if self._process is None else self._process.pid
+
     def close(self) -> None:
         """End the worker process."""
         process, self._process = self._process, None

@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from sys import intern
 from typing import Any
 
@@ -21,13 +22,10 @@ from envs.alfworld.rules import RELEASED, DomainRules, domain_rules, wording
 __all__ = ["TASK_PREFIX", "SimState", "World", "join", "listing", "members", "read_game"]
 
 _KEYS = ("pddl_domain", "grammar", "pddl_problem", "solvable", "walkthrough")
-_ARITIES = {
-    "atlocation": 2, "receptacleatlocation": 2, "objectatlocation": 2, "inreceptacle": 2,
-    "inreceptacleobject": 2, "receptacletype": 2, "objecttype": 2, "cancontain": 2, "holds": 2,
-    "holdsany": 1, "openable": 1, "opened": 1, "isreceptacleobject": 1, "pickupable": 1,
-    "cleanable": 1, "heatable": 1, "coolable": 1, "toggleable": 1, "sliceable": 1, "isclean": 1,
-    "ishot": 1, "iscool": 1, "istoggled": 1, "ison": 1, "issliced": 1,
-}  # fmt: skip
+_OBJECT_FLAGS = (
+    "pickupable", "cleanable", "heatable", "coolable", "toggleable", "sliceable",
+    "isreceptacleobject", "isclean", "ishot", "iscool", "istoggled", "ison", "issliced",
+)  # fmt: skip
 _NUMBERED = ("object", "receptacle", "location")
 #: What introduces the task.
 TASK_PREFIX = "Your task is to: "
@@ -264,20 +262,22 @@ class _Builder:
         self.facts: Facts = read_facts(parts["init"])
         self.formula = read_tree(parts["goal"])
         self.rules = rules
-        for predicate, arity in _ARITIES.items():
-            if {len(row) for row in self.facts[predicate]} - {arity}:
-                raise self._misused(predicate, self.facts[predicate])
-        named = {name for rows in self.facts.values() for row in rows for name in row}
-        strangers = named - self.kinds.keys()
-        if strangers:
-            raise GameError(f"its facts name {min(strangers)!r}, which :objects does not declare")
+        # "cancontain", a quarter of all facts, names types alone.
+        facts = [rows for name, rows in self.facts.items() if name != "cancontain"]
+        named = set(chain.from_iterable(chain.from_iterable(facts)))
+        named.difference_update([rows[0][0] for rows in facts])  # the predicates' own tokens
+        if not named <= self.kinds.keys():
+            stranger = min(named - self.kinds.keys())
+            raise GameError(f"its facts name {stranger!r}, which :objects does not declare")
         # Only what a fact mentions exists in the game: the rest is not even numbered.
         of_kind: dict[str, list[str]] = {kind: [] for kind in _NUMBERED}
+        counted = []
         for name in sorted(named):
-            kind = self.kinds[name]
-            if kind in of_kind:
-                of_kind[kind].append(name)
-        self.titles = _titles(sorted(name for names in of_kind.values() for name in names))
+            members_of_kind = of_kind.get(self.kinds[name])
+            if members_of_kind is not None:
+                members_of_kind.append(name)
+                counted.append(name)
+        self.titles = _titles(counted)
         agents = [name for name in named if self.kinds[name] == "agent"]
         if len(agents) != 1:
             raise GameError(f"it must have one agent, not {len(agents)}")
@@ -299,10 +299,9 @@ class _Builder:
         by_type: Counter[str] = Counter()
         for thing, kind in enumerate(object_types):
             by_type[kind] += 1 << thing
-        accepted: Counter[str] = Counter()
-        for container, kind in self.facts["cancontain"]:
-            if kind in by_type:
-                accepted[container] |= by_type[kind]
+        # Read before the goal is: it takes the facts to be well-formed.
+        flags = {name: self._mask(name, names.objects) for name in _OBJECT_FLAGS}
+        start = self._start(flags)
         inside: dict[int, list[int]] = {}
         for inner, outer in self._pairs("inreceptacleobject", names.objects, names.objects):
             inside.setdefault(outer, []).append(inner)
@@ -324,29 +323,39 @@ class _Builder:
             locations=tuple(titles[name] for name in names.locations),
             at=tuple(map(tuple, at)),
             openable=self._mask("openable", names.receptacles),
-            accepts=tuple(accepted[kind] for kind in receptacle_types),
+            accepts=self._accepts(receptacle_types, by_type),
             washing=where(*self.rules.washing),
             heating=where("microwavetype"),
             cooling=where("fridgetype"),
-            pickupable=self._mask("pickupable", names.objects),
-            cleanable=self._mask("cleanable", names.objects),
-            heatable=self._mask("heatable", names.objects),
-            coolable=self._mask("coolable", names.objects),
-            toggleable=tuple(members(self._mask("toggleable", names.objects))),
-            sliceable=tuple(members(self._mask("sliceable", names.objects))),
+            pickupable=flags["pickupable"],
+            cleanable=flags["cleanable"],
+            heatable=flags["heatable"],
+            coolable=flags["coolable"],
+            toggleable=tuple(members(flags["toggleable"])),
+            sliceable=tuple(members(flags["sliceable"])),
             knives=by_type["knifetype"] | by_type["butterknifetype"],
-            vessels=self._mask("isreceptacleobject", names.objects),
+            vessels=flags["isreceptacleobject"],
             inside={outer: tuple(sorted(inner)) for outer, inner in inside.items()},
-            start=self._start(),
+            start=start,
         )
 
-    def _start(self) -> SimState:
+    def _accepts(self, receptacle_types: list[str], by_type: Mapping[str, int]) -> tuple[int, ...]:
+        """For each receptacle the mask of objects that its type can contain."""
+        accepted: Counter[str] = Counter()
+        try:
+            for _, container, kind in self.facts.get("cancontain", ()):
+                accepted[container] |= by_type[kind]
+        except ValueError as error:
+            raise self._misused("cancontain", error) from None
+        return tuple(accepted[kind] for kind in receptacle_types)
+
+    def _start(self, flags: Mapping[str, int]) -> SimState:
         names = self.names
         here = self._pairs("atlocation", {names.agent: 0}, names.locations)
         if len(here) != 1:
             raise GameError(f"its agent must be at one location, not at {len(here)}")
         held = self._pairs("holds", {names.agent: 0}, names.objects)
-        if len(held) > 1 or len(held) != len(self.facts["holdsany"]):
+        if len(held) > 1 or bool(held) != bool(self.facts.get("holdsany")):
             raise GameError(
                 f"its agent holds {len(held)} objects at the start; the native engine plays one "
                 "or none, stated by both 'holds' and 'holdsAny'"
@@ -358,19 +367,19 @@ class _Builder:
         for thing, place in self._pairs("objectatlocation", names.objects, names.locations):
             spots[thing] |= 1 << place
         return SimState(
-            location=here[0][1],
+            location=here.pop()[1],
             facing=-1,
-            holding=held[0][1] if held else -1,
+            holding=held.pop()[1] if held else -1,
             contents=tuple(tuple(sorted(things)) for things in contents),
             spots=tuple(spots),
             taken=frozenset(),
             opened=self._mask("opened", names.receptacles),
-            clean=self._mask("isclean", names.objects),
-            hot=self._mask("ishot", names.objects),
-            cool=self._mask("iscool", names.objects),
-            sliced=self._mask("issliced", names.objects),
-            toggled=self._mask("istoggled", names.objects),
-            lit=self._mask("ison", names.objects),
+            clean=flags["isclean"],
+            hot=flags["ishot"],
+            cool=flags["iscool"],
+            sliced=flags["issliced"],
+            toggled=flags["istoggled"],
+            lit=flags["ison"],
         )
 
     def _places(self) -> tuple[int, ...]:
@@ -379,43 +388,47 @@ class _Builder:
             "receptacleatlocation", self.names.receptacles, self.names.locations
         ):
             if places[receptacle] >= 0:
-                raise GameError(f"receptacle number {receptacle} stands at two locations")
+                name = self.titles[list(self.names.receptacles)[receptacle]]
+                raise GameError(f"its {name} stands at two locations")
             places[receptacle] = place
         return tuple(places)
 
     def _types(self, predicate: str, numbers: Mapping[str, int]) -> list[str]:
         """Type constant of each thing, or an empty text."""
         kinds = [""] * len(numbers)
-        for row in self.facts[predicate]:
-            if len(row) != 2 or row[0] not in numbers:
-                raise self._misused(predicate, row)
-            if kinds[numbers[row[0]]]:
-                raise GameError(f"{row[0]!r} has two types in its {predicate} facts")
-            kinds[numbers[row[0]]] = row[1]
+        try:
+            for _, name, kind in self.facts.get(predicate, ()):
+                if kinds[numbers[name]] not in ("", kind):
+                    raise GameError(f"{name!r} has two types in its {predicate!r} facts")
+                kinds[numbers[name]] = kind
+        except (KeyError, ValueError) as error:
+            raise self._misused(predicate, error) from None
         return kinds
 
     def _pairs(
         self, predicate: str, first: Mapping[str, int], second: Mapping[str, int]
-    ) -> list[tuple[int, int]]:
-        rows = self.facts[predicate]
+    ) -> set[tuple[int, int]]:
         try:
-            return [(first[a], second[b]) for a, b in rows]
-        except (KeyError, ValueError):
-            raise self._misused(predicate, rows) from None
+            return {(first[a], second[b]) for _, a, b in self.facts.get(predicate, ())}
+        except (KeyError, ValueError) as error:
+            raise self._misused(predicate, error) from None
 
     def _mask(self, predicate: str, numbers: Mapping[str, int]) -> int:
         mask = 0
         try:
-            for (name,) in self.facts[predicate]:
+            for _, name in self.facts.get(predicate, ()):
                 mask |= 1 << numbers[name]
-        except (KeyError, ValueError):
-            raise self._misused(predicate, self.facts[predicate]) from None
+        except (KeyError, ValueError) as error:
+            raise self._misused(predicate, error) from None
         return mask
 
-    def _misused(self, predicate: str, rows: Any) -> GameError:
+    def _misused(self, predicate: str, error: Exception) -> GameError:
+        if isinstance(error, GameError):
+            return error
+        rows = [" ".join(row[1:]) for row in self.facts[predicate]]
         return GameError(
             f"its facts use {predicate!r} with arguments of the wrong number or type: "
-            f"{str(sorted(rows))[:120]}"
+            f"{'; '.join(sorted(rows))[:120]}"
         )
 
 
@@ -429,18 +442,15 @@ def _titles(identifiers: list[str]) -> dict[str, str]:
     As in the original: things are counted by the part before the first ``_bar_`` (with ``basin``
     for the basins of sinks and baths), and numbered downwards in the order of identifiers.
     """
-    heads = {}
-    for name in identifiers:
+    counts: dict[str, int] = {}
+    titles = {}
+    for name in reversed(identifiers):
         head, bar, _ = name.partition("_bar_")
         if bar:
-            heads[name] = f"{head}basin" if "basin" in name else head
-    left = Counter(heads.values())
-    titles = {}
-    for name in identifiers:
-        head = heads.get(name, "")
-        if head:
-            titles[name] = intern(f"{head} {left[head]}")
-            left[head] -= 1
+            if "basin" in name:
+                head += "basin"
+            count = counts[head] = counts.get(head, 0) + 1
+            titles[name] = intern(f"{head} {count}")
         else:
             titles[name] = f"{name} "
     return titles
