@@ -37,7 +37,7 @@ def test_importing_loads_nothing_heavy(capsys):
         assert not HEAVY & set(out[1].split())
     with capsys.disabled():
         print(f"\nimport agentgym: {min(times):.3f} s (best of {len(times)})")
-    # The bound that is promised is 0.5 s; the test allows for a machine that is twenty times slower.
+    # What is promised is 0.5 s; the test allows for a machine that is twenty times slower.
     assert min(times) < 10
 
 
