@@ -36,6 +36,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _deselect(config, items, "torch", "the torch extra is not installed")
     if importlib.util.find_spec("textworld") is None:
         _deselect(config, items, "textworld", "the alfworld extra is not installed")
+    if importlib.util.find_spec("math_verify") is None:
+        _deselect(config, items, "mathverify", "the math extra is not installed")
     if hasattr(config, "workeroutput"):  # a worker of pytest-xdist has no terminal
         config.workeroutput["agentgym_deselected"] = config.stash[_DESELECTED]
 
