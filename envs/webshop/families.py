@@ -37,9 +37,10 @@ _DIGITS = "0123456789"
 _EITHER = _DIGITS + _LETTERS
 _BLOCK = 1024
 _SECOND = 32
+_FIRSTS = _BLOCK // _SECOND
 _FIRST_CODES = len(_LETTERS) * len(_DIGITS) * len(_EITHER) ** 2
-#: Number of distinct product ids.
-MAX_PRODUCTS = _FIRST_CODES * _SECOND
+#: Number of distinct product ids, in whole blocks.
+MAX_PRODUCTS = _FIRST_CODES // _FIRSTS * _BLOCK
 
 
 class Dice(random.Random):
@@ -156,8 +157,7 @@ def asin_of(index: int, seed: int) -> str:
     if not 0 <= index < MAX_PRODUCTS:
         raise ValueError(f"a catalogue has at most {MAX_PRODUCTS:,} products, got index {index!r}")
     block, place = divmod(index, _BLOCK)
-    first, second = divmod(_order(seed, block)[place], _SECOND)
-    return f"B0{_first_code(block * (_BLOCK // _SECOND) + first)}{_second_code(second)}"
+    return _asins_of_block(seed, block)[place]
 
 
 def asin_pieces(n_products: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -171,17 +171,19 @@ def asin_pieces(n_products: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         id is one of the first followed by one of the second, whatever the seed.
     """
     blocks = -(-n_products // _BLOCK)
-    firsts = tuple(f"B0{_first_code(i)}" for i in range(blocks * (_BLOCK // _SECOND)))
+    firsts = tuple(f"B0{_first_code(i)}" for i in range(blocks * _FIRSTS))
     return firsts, tuple(_second_code(i) for i in range(_SECOND))
 
 
-@lru_cache(maxsize=64)
-def _order(seed: int, block: int) -> tuple[int, ...]:
-    """A random order of the ids of one block of positions."""
-    return Dice(f"asin {seed} {block}").draw(range(_BLOCK), _BLOCK)
+@lru_cache(maxsize=8)
+def _asins_of_block(seed: int, block: int) -> tuple[str, ...]:
+    """The ids of one block of positions, in random order."""
+    firsts = [f"B0{_first_code(block * _FIRSTS + number)}" for number in range(_FIRSTS)]
+    seconds = [_second_code(number) for number in range(_SECOND)]
+    asins = [first + second for first in firsts for second in seconds]
+    return Dice(f"asin {seed} {block}").draw(asins, _BLOCK)
 
 
-@lru_cache(maxsize=4096)
 def _first_code(number: int) -> str:
     # Multiplying by a number prime to the size spreads neighbours over the whole range.
     number = (number * 122_949_823 + 57_773) % _FIRST_CODES
@@ -191,7 +193,6 @@ def _first_code(number: int) -> str:
     return _LETTERS[letter] + _DIGITS[digit] + _EITHER[third] + _EITHER[last]
 
 
-@lru_cache(maxsize=_SECOND)
 def _second_code(number: int) -> str:
     letter = _LETTERS[(number * 8 + 3) % len(_LETTERS)]
     digit = _DIGITS[(number * 7 + 4) % len(_DIGITS)]

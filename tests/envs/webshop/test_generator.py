@@ -119,7 +119,7 @@ def test_any_size_and_seed_gives_goals_in_every_split(size, seed, difficulty):
     ("arguments", "said"),
     [
         ((MIN_PRODUCTS - 1, 0, "small"), f"between {MIN_PRODUCTS}"),
-        ((MAX_PRODUCTS + 1, 0, "small"), "got 6457921"),
+        ((MAX_PRODUCTS + 1, 0, "small"), f"got {MAX_PRODUCTS + 1}"),
         (("90", 0, "small"), "n_products must be an int, got '90'"),
         ((True, 0, "small"), "got True"),
         ((90, -1, "small"), "seed must be an int >= 0, got -1"),
@@ -151,6 +151,8 @@ def test_rows_have_the_keys_and_types_of_the_original(made):
             assert len(values) == len({normal_value(v["value"]) for v in values}) >= 3
             assert all(set(value) == OPTION_KEYS for value in values)
         assert set(made.attributes[row["asin"]]) >= {"attributes"}
+    for kind in KINDS:
+        assert build_goals(build_catalogue(made, compat="upstream"), kind, compat="upstream")
     for asin, annotations in made.human.items():
         for annotation in annotations:
             assert set(annotation) == ANNOTATION_KEYS
@@ -197,6 +199,9 @@ def test_ids_stay_distinct_in_large_catalogues_and_the_pieces_do_not_depend_on_t
         asins = {asin_of(index, seed) for index in range(5000)}
         assert len(asins) == 5000
         assert asins <= pieces
+    last = {asin_of(MAX_PRODUCTS - 1 - back, 0) for back in range(1024)}
+    assert len(last) == 1024
+    assert not last & {asin_of(index, 0) for index in range(5000)}
     with pytest.raises(ValueError, match="at most"):
         asin_of(MAX_PRODUCTS, 0)
 
