@@ -190,6 +190,7 @@ _FIXED = (
     ", and price lower than",
     "dollars",
     "webshop",
+    "search",
     INVALID,
 )
 _RESULT_PAGES = 10
