@@ -19,7 +19,7 @@ from trainers.token_outputs import prefix_values
 if TYPE_CHECKING:
     from adapters.policies.causal_lm import CausalLM
 
-__all__ = ["Critic", "check_critic_folder", "read_critic_facts"]
+__all__ = ["Critic", "check_critic_folder", "default_freeze", "read_critic_facts"]
 
 _WEIGHTS, _FACTS = "critic.safetensors", "critic.json"
 _FORMAT = "agentgym-critic-1"
@@ -164,6 +164,11 @@ class Critic(nn.Module):
             )
         self.load_state_dict(state)
         return facts
+
+
+def default_freeze(model: str) -> bool:
+    """Whether a critic's attention stays frozen by default: that of a pretrained model does."""
+    return model != "tiny"
 
 
 def check_critic_folder(folder: str | os.PathLike[str]) -> None:

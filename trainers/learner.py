@@ -18,7 +18,7 @@ from trainers.advantages.kl import kl_penalized_rewards
 from trainers.aggregation import TOKEN_MEAN, Reduction, merge_metrics
 from trainers.algorithm import Algorithm, CreditBatch, TrajectoryValues, masked_from_loss
 from trainers.config import TrainConfig
-from trainers.critic import Critic
+from trainers.critic import Critic, default_freeze
 from trainers.losses import correction_weights, entropy_loss, kl_loss, value_loss
 from trainers.microbatches import microbatches, pad_rows, to_tensor
 from trainers.value_learner import ValueLearner, ValueOptions, asked_mask
@@ -68,7 +68,7 @@ class Learner:
             shared = config.critic_trunk == "shared"
             freeze = config.freeze_attention
             if freeze is None:
-                freeze = config.model != "tiny" and not shared
+                freeze = default_freeze(config.model) and not shared
             self.critic = Critic(lm, shared=shared, freeze_attention=freeze)
             options = ValueOptions(
                 learning_rate=config.critic_learning_rate,

@@ -39,6 +39,7 @@ from trainers.algorithm import (
 )
 from trainers.command_line import parse_args
 from trainers.config import TrainConfig, require
+from trainers.critic import read_critic_facts
 from trainers.losses import PolicyLossKind
 
 __all__ = ["LiSAO", "LiSAOConfig", "main", "single_rollout_credit"]
@@ -95,6 +96,10 @@ class LiSAOConfig(TrainConfig):
             self.critic_warmup_steps,
             "0 with --critic-trunk shared: training the critic alone would move the actor",
         )
+        if self.critic is not None and self.resume is None:
+            taught = read_critic_facts(self.critic).get("gamma", self.gamma)
+            right = f"{taught}, with which the critic of {self.critic} was trained"
+            require(self.gamma == taught, "gamma", self.gamma, right)
 
 
 class LiSAO(Algorithm):

@@ -33,11 +33,12 @@ from trainers.report import write_report
 from trainers.rollouts import AsyncSource, Interrupted, Source, SyncSource
 from trainers.run_dir import Outcome, RunDir, RunDirError, pick_readable, read_metrics
 from trainers.run_lock import RunLocked
-from trainers.setup import Setup, World
+from trainers.setup import Setup, World, announce
 
-__all__ = ["Trainer", "run"]
+__all__ = ["REFUSALS", "Trainer", "run", "torch_threads"]
 
-_REFUSALS = (ValueError, KeyError, ImportError, RunDirError, RunLocked, CheckpointError)
+#: What refuses to begin raises one of these; their messages are for the person who asked.
+REFUSALS = (ValueError, KeyError, ImportError, RunDirError, RunLocked, CheckpointError)
 _TOTALS = ("trajectories", "action_tokens", "prompt_tokens", "elapsed_s", "cpu_s")
 
 
@@ -53,10 +54,10 @@ def run(kind: type[Algorithm], config: TrainConfig) -> int:
         2 when something was refused before training began.
     """
     try:
-        with _threads(config.threads):
+        with torch_threads(config.threads):
             try:
                 trainer = Trainer(kind, config)
-            except _REFUSALS as error:
+            except REFUSALS as error:
                 # A traceback would hide the message.
                 print(f"error: {error.args[0] if error.args else error}", file=sys.stderr)
                 return 2
@@ -84,7 +85,7 @@ class Trainer:
         kind: type[Algorithm],
         config: TrainConfig,
         setup: Setup | None = None,
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = announce,
     ) -> None:
         # What can be refused is refused first: before a folder is made or a model is built.
         config.validate()
@@ -314,7 +315,13 @@ class Trainer:
         checkpoint = None if self.config.resume is None else self.run_dir.resume(say=say)
         if checkpoint is None:
             if self.config.critic is not None:
-                self.learner.load_critic(self.config.critic)
+                facts = self.learner.load_critic(self.config.critic)
+                say(
+                    f"critic pretrained on {facts.get('env')}, explained variance "
+                    f"{facts.get('explained_variance')}"
+                )
+                if facts.get("env") != self.world.spec.id:
+                    say(f"note: this run plays {self.world.spec.id}, another environment")
             return
         state = checkpoint.state
         self.step = checkpoint.step
@@ -386,7 +393,8 @@ def _refuse_broken(groups: list[TrajectoryGroup]) -> None:
 
 
 @contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
+def torch_threads(count: int) -> Iterator[None]:
+    """Let one operation use so many threads for a while."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -11,6 +11,7 @@ import gymnasium as gym
 import torch
 
 from adapters.policies.causal_lm import CausalLM
+from adapters.policies.models import resolve_model
 from adapters.policies.torch_policy import TorchPolicy
 from agentgym.collector import Collector, CollectorConfig
 from agentgym.policy import Policy, Sampling
@@ -21,9 +22,14 @@ from agentgym.trajectory import EpisodeSpec
 from trainers.config import PlayConfig, parse_env_args
 from trainers.rollouts import TaskCursor
 
-__all__ = ["Setup", "World"]
+__all__ = ["Setup", "World", "announce"]
 
 _LONGEST_DEFAULT_CONTEXT = 8192
+
+
+def announce(text: str) -> None:
+    """Print a line at once, also where the output is a file."""
+    print(text, flush=True)
 
 
 @dataclass
@@ -153,8 +159,6 @@ class Setup:
         Raises:
             ValueError: If there is no such model, or it does not fit the settings.
         """
-        from adapters.policies.models import resolve_model
-
         device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
         lm = resolve_model(config.model, world.spec.id, world.env_args, device=device, say=say)
         return cls.around(config, world, lm)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 import agentgym
 from agentgym.env import Outcome, TextEnv
 from agentgym.prompts import EnvPrompt
@@ -28,14 +26,21 @@ class ToyRounds(TextEnv):
         max_steps: Step limit.
         fault: Raise at this turn of every third episode; None never does.
         sparse: Pay at the end, and only for two hits.
+        told: The first letter says how it ends: every action hits with a to d, none with others.
         kwargs: See :class:`agentgym.TextEnv`.
     """
 
     def __init__(
-        self, *, max_steps: int | None = 3, fault: int | None = None, sparse: bool = False, **kwargs
+        self,
+        *,
+        max_steps: int | None = 3,
+        fault: int | None = None,
+        sparse: bool = False,
+        told: bool = False,
+        **kwargs,
     ) -> None:
         super().__init__(max_steps=max_steps, **kwargs)
-        self.fault, self.sparse = fault, sparse
+        self.fault, self.sparse, self.told = fault, sparse, told
         self.tasks = TaskSet(
             {
                 "train": [f"train-{number}" for number in range(12)],
@@ -57,7 +62,7 @@ class ToyRounds(TextEnv):
     def _act(self, action: str) -> Outcome:
         if self.fault is not None and self._turn == self.fault and self.rounds % 3 == 0:
             raise RuntimeError("the toy broke")
-        hit = len(action) % 2 == self.parity
+        hit = self.letter < "e" if self.told else len(action) % 2 == self.parity
         self.hits, self.misses = self.hits + hit, 0 if hit else self.misses + 1
         solved = self.hits == 2
         return Outcome(

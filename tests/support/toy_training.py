@@ -11,7 +11,9 @@ import numpy as np
 import torch
 import toy_rounds
 
-from agentgym.trajectory import TrajectoryGroup
+from agentgym.info import StopReason
+from agentgym.policy import FinishReason
+from agentgym.trajectory import EpisodeSpec, Trajectory, TrajectoryGroup, Turn
 from trainers.algorithm import Algorithm, CreditBatch
 from trainers.config import TrainConfig
 from trainers.learner import Learner
@@ -116,6 +118,37 @@ def assert_same(left: Any, right: Any) -> None:
     """Two nested states are equal, bit for bit."""
     found = list(differences(left, right))
     assert not found, found[:5]
+
+
+def rollout(
+    lengths: list[int],
+    rewards: list[float],
+    stop: StopReason = StopReason.FAILED,
+    *,
+    terminated: bool | None = None,
+) -> Trajectory:
+    """A trajectory with so many action tokens and such a reward in each turn."""
+    turns = [
+        Turn(
+            context_ids=np.arange(3, dtype=np.int32),
+            extends=number > 0,
+            action_ids=np.ones(length, np.int32),
+            logprobs=np.full(length, -1.0, np.float32),
+            versions=np.zeros(length, np.int32),
+            trainable=np.ones(length, bool),
+            finish_reason=FinishReason.STOP,
+            reward=reward,
+        )
+        for number, (length, reward) in enumerate(zip(lengths, rewards, strict=True))
+    ]
+    ended = stop in (StopReason.SOLVED, StopReason.FAILED)
+    return Trajectory(
+        spec=EpisodeSpec(None, None, 0, "g0"),
+        turns=turns,
+        terminated=ended if terminated is None else terminated,
+        truncated=not ended,
+        stop_reason=stop,
+    )
 
 
 class Bench:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toy_training import Bench, actor, assert_same, make_config, make_trainer, state, train
+from toy_training import Bench, actor, assert_same, make_config, make_trainer, rollout, state, train
 
 from agentgym.info import StopReason
-from agentgym.policy import FinishReason
-from agentgym.trajectory import EpisodeSpec, Trajectory, TrajectoryGroup, Turn
+from agentgym.trajectory import Trajectory, TrajectoryGroup
 from trainers.algorithm import TrajectoryValues
 from trainers.critic import Critic
 from trainers.lisao import LiSAO, LiSAOConfig, single_rollout_credit
@@ -21,37 +20,6 @@ from trainers.lisao import LiSAO, LiSAOConfig, single_rollout_credit
 
 def bench(**changes: Any) -> Bench:
     return Bench(LiSAO, make_config(LiSAOConfig, **changes))
-
-
-def rollout(
-    lengths: list[int],
-    rewards: list[float],
-    stop: StopReason = StopReason.FAILED,
-    *,
-    terminated: bool | None = None,
-) -> Trajectory:
-    """A trajectory with so many action tokens and such a reward in each turn."""
-    turns = [
-        Turn(
-            context_ids=np.arange(3, dtype=np.int32),
-            extends=number > 0,
-            action_ids=np.ones(length, np.int32),
-            logprobs=np.full(length, -1.0, np.float32),
-            versions=np.zeros(length, np.int32),
-            trainable=np.ones(length, bool),
-            finish_reason=FinishReason.STOP,
-            reward=reward,
-        )
-        for number, (length, reward) in enumerate(zip(lengths, rewards, strict=True))
-    ]
-    ended = stop in (StopReason.SOLVED, StopReason.FAILED)
-    return Trajectory(
-        spec=EpisodeSpec(None, None, 0, "g0"),
-        turns=turns,
-        terminated=ended if terminated is None else terminated,
-        truncated=not ended,
-        stop_reason=stop,
-    )
 
 
 def values(turns: list[list[float]], v_boot: float = 0.0) -> TrajectoryValues:
