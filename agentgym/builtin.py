@@ -16,7 +16,9 @@ _BUILTIN = (
         prompt="envs.webshop.prompt:WebShopPrompt",
         oracle="envs.webshop.oracle:demonstrate",
         vocabulary="envs.webshop.prompt:vocabulary",
-        tiny={"difficulty": "small"},
+        baselines="envs.webshop.baselines:baselines",
+        diagnostics={"first_result_share": "first_result"},
+        tiny={"difficulty": "small", "observation_mode": "text"},
     ),
 )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,104 +21,10 @@ from typing import Any
 import gymnasium as gym
 
 import agentgym  # noqa: F401 - registers the environments
-from envs.webshop.oracle import best_basket, demonstrate
-from envs.webshop.rule import FixedRule
+from envs.webshop.baselines import oracle_actions, play, rates, rule_actions
+from envs.webshop.oracle import best_basket
 
 _SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one episode went.
-
-    Attributes:
-        task_id: What was asked for.
-        score: Reward of the purchase; 0 without one.
-        success: Whether it is 1.
-        turns: Actions taken.
-        first: Whether the first result was bought; None without a purchase.
-    """
-
-    task_id: str
-    score: float
-    success: bool
-    turns: int
-    first: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Averages over episodes.
-
-    Attributes:
-        episodes: Number of episodes.
-        success: Share with reward 1.
-        score: Mean reward.
-        turns: Mean number of actions.
-        first: Share of the purchases that were the first result.
-    """
-
-    episodes: int
-    success: float
-    score: float
-    turns: float
-    first: float
-
-    @classmethod
-    def of(cls, outcomes: Sequence[Outcome]) -> Rates:
-        """The averages; zeros where there is nothing to average."""
-        number = max(len(outcomes), 1)
-        bought = [o.first for o in outcomes if o.first is not None]
-        return cls(
-            len(outcomes),
-            sum(o.success for o in outcomes) / number,
-            sum(o.score for o in outcomes) / number,
-            sum(o.turns for o in outcomes) / number,
-            sum(bought) / max(len(bought), 1),
-        )
-
-
-def rule_actions(env: gym.Env[str, str]) -> Iterator[str]:
-    """The fixed rule's actions, one for each state of ``env``."""
-    rule, shop_env = FixedRule(), env.unwrapped
-    while True:
-        yield rule.act(shop_env.goal(), shop_env.admissible_actions())  # type: ignore[attr-defined]
-
-
-def oracle_actions(env: gym.Env[str, str]) -> Iterator[str]:
-    """The oracle's actions, one for each state of ``env``."""
-    return demonstrate(env, _Never(), 0.0)
-
-
-class _Never:
-    def random(self) -> float:
-        raise AssertionError("the oracle without noise draws nothing")
-
-
-def play(
-    env: gym.Env[str, str], actor: Callable[[gym.Env[str, str]], Iterator[str]], task_id: str
-) -> Outcome:
-    """One episode."""
-    _, info = env.reset(seed=0, options={"task_id": task_id})
-    session = env.unwrapped.session  # type: ignore[attr-defined]
-    for action in actor(env):
-        _, _, terminated, truncated, info = env.step(action)
-        if terminated or truncated:
-            break
-    bought = session.purchase
-    first = None
-    if bought is not None:
-        first = bool(session.results) and session.results[0].asin == bought.asin
-    return Outcome(task_id, info["score"], info["success"], info["turn"], first)
-
-
-def rates(
-    env: gym.Env[str, str],
-    actor: Callable[[gym.Env[str, str]], Iterator[str]],
-    task_ids: Sequence[str],
-) -> Rates:
-    """Averages over some tasks."""
-    return Rates.of([play(env, actor, task_id) for task_id in task_ids])
 
 
 @dataclass(frozen=True, slots=True)

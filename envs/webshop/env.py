@@ -56,7 +56,8 @@ class WebShopEnv(TextEnv):
     **Details in info.** ``page`` (``index``, ``results``, ``item``, ``description``, ``features``,
     ``reviews``, ``attributes`` or ``done``), ``goal_index`` (place in the goal order),
     ``difficulty``, ``max_steps``, ``reason`` (why the action was inadmissible, or None); after the
-    purchase also ``purchase`` (``asin`` and ``options``) and ``reward_parts`` (``r_type``,
+    purchase also ``purchase`` (``asin`` and ``options``), ``first_result`` (whether it was the
+    first product its search found) and ``reward_parts`` (``r_type``,
     ``r_att``, ``w_att``, ``query_match``, ``category_match``, ``title_score``, ``r_option`` and
     ``w_option`` where the goal asks for options, ``r_price``, ``w_price``).
 
@@ -239,6 +240,8 @@ class WebShopEnv(TextEnv):
             outcome.success = total == 1.0
             outcome.reward = float(outcome.success) if self._pays_success_only else total
             outcome.details["purchase"] = {"asin": bought.asin, "options": dict(bought.options)}
+            found = session.results
+            outcome.details["first_result"] = bool(found) and found[0].asin == bought.asin
             outcome.details["reward_parts"] = bought.reward.parts()
         return outcome
 
