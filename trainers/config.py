@@ -243,8 +243,11 @@ class TrainConfig(PlayConfig):
 
     TINY: ClassVar[Mapping[str, Any]] = {
         **PlayConfig.TINY,
+        "steps": 150,
         "trajectories": 64,
-        "learning_rate": 7e-4,
+        "learning_rate": 5e-4,
+        "decay_steps": 150,
+        "decay_to": 0.05,
         "adam_betas": (0.9, 0.99),
         "minibatches": 2,
         "critic_learning_rate": 2e-3,
