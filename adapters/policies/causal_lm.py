@@ -8,11 +8,12 @@ small models with large vocabularies, runs only where a token is read.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.cache_utils import Cache
+from transformers.utils import logging as hf_logging
+
+from agentgym.files import write_atomically
 
 __all__ = ["CausalLM", "ModelLoadError", "TokenScores"]
 
@@ -97,21 +101,33 @@ class CausalLM:
                 f"model {name!r} is neither a folder nor a hub id of the form 'owner/name'"
             )
         try:
-            model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
-            tokenizer = AutoTokenizer.from_pretrained(name)
+            with _no_progress_bars():
+                model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+                tokenizer = AutoTokenizer.from_pretrained(name)
         except (OSError, ValueError, KeyError) as error:
             raise ModelLoadError(f"model {name!r} cannot be loaded: {error}") from error
         return cls(model.to(device), tokenizer)
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write model and tokenizer as a folder that ``load`` reads; never leaves half of one."""
+    def save(self, folder: str | os.PathLike[str], notes: Mapping[str, str] | None = None) -> Path:
+        """Write model and tokenizer as a folder that ``load`` reads; never leaves half of one.
+
+        Args:
+            folder: Where; an old folder there is replaced.
+            notes: Further text files to put beside them, by name.
+
+        Returns:
+            The folder.
+        """
         target = Path(folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         try:
-            self.model.save_pretrained(scratch)
+            with _no_progress_bars():
+                self.model.save_pretrained(scratch)
             if self.tokenizer is not None:
                 self.tokenizer.save_pretrained(scratch)
+            for name, text in (notes or {}).items():
+                write_atomically(scratch / name, text)
             scratch.chmod(0o755)
             _replace_folder(scratch, target)
         finally:
@@ -152,14 +168,17 @@ class CausalLM:
         for source in (getattr(generation, "eos_token_id", None), self.model.config.eos_token_id):
             if source is not None:
                 found += [source] if isinstance(source, int) else list(source)
-        if self.tokenizer is not None:
-            if self.tokenizer.eos_token_id is not None:
-                found.append(self.tokenizer.eos_token_id)
-            if getattr(self.tokenizer, "chat_template", None):
-                found += self._end_of_turn()
+        if self.tokenizer is not None and self.tokenizer.eos_token_id is not None:
+            found.append(self.tokenizer.eos_token_id)
+        turn = self.end_of_turn_id()
+        if turn is not None:
+            found.append(turn)
         return tuple(dict.fromkeys(int(token) for token in found))
 
-    def _end_of_turn(self) -> list[int]:
+    def end_of_turn_id(self) -> int | None:
+        """The token that the chat template writes after an answer; None where it writes none."""
+        if self.tokenizer is None or not getattr(self.tokenizer, "chat_template", None):
+            return None
         messages = [
             {"role": "user", "content": "x"},
             {"role": "assistant", "content": _ANSWER},
@@ -168,7 +187,7 @@ class CausalLM:
         _, found, rest = text.rpartition(_ANSWER)
         ids = self.tokenizer.encode(rest, add_special_tokens=False) if found and rest else []
         # Only a token of its own ends a turn; where the template writes words, none does.
-        return [ids[0]] if ids and ids[0] in self.tokenizer.all_special_ids else []
+        return int(ids[0]) if ids and ids[0] in self.tokenizer.all_special_ids else None
 
     # Forward passes ---------------------------------------------------------------------------
 
@@ -328,6 +347,17 @@ class CausalLM:
             whole = self.model(input_ids=ids, use_cache=False).logits
             hidden = self._backbone(input_ids=ids, use_cache=False).last_hidden_state
             return torch.equal(self._head(hidden), whole)
+
+
+@contextlib.contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    shown = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            hf_logging.enable_progress_bar()
 
 
 def _scatter(flat_N: Tensor, mask_BT: Tensor, shape: torch.Size) -> Tensor:

@@ -1,4 +1,4 @@
-r"""A tokenizer for one environment: each thing that must be copied is one token, wherever it stands.
+r"""A tokenizer for one environment: what must be copied is one token, wherever it stands.
 
 A small model copies a name only if it sees the same token in the page it reads and in the action
 it writes. Ordinary tokenizers give ``red`` after a blank and ``red`` after ``[`` two different
