@@ -183,7 +183,7 @@ class TrainConfig(PlayConfig):
         eval_episodes: Episodes of one evaluation.
         eval_split: Split for evaluation; None takes the last evaluation split.
         checkpoint_every: Steps between checkpoints.
-        keep_checkpoints: How many to keep.
+        keep_checkpoints: How many to keep, beside the one with the best sampled success.
         logged_trajectories: Readable episodes written each step.
     """
 

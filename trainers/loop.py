@@ -119,7 +119,9 @@ class Trainer:
             self.run_dir.close("failed", f"while setting up: {type(error).__name__}: {error}")
             raise
         self.console = Console(
-            config.steps, first_step=self.step, title=f"{kind.name} on {self.world.spec.id}"
+            config.steps,
+            first_step=self.step,
+            title=f"{kind.name} on {self.world.spec.id}, preset {config.preset}",
         )
 
     # The whole run ------------------------------------------------------------------------------
@@ -140,8 +142,8 @@ class Trainer:
                     self._train()
                 outcome = "finished"
             except Interrupted:
-                outcome, detail = "stopped", f"by the user after step {self.step}"
                 self._checkpoint()
+                outcome, detail = "stopped", f"by the user after step {self.step}"
                 self.console.note(
                     f"stopped after step {self.step}; go on with --resume {self.run_dir.path}"
                 )
@@ -215,7 +217,8 @@ class Trainer:
         self._log(self.step, row)
         self._unfinished = None
         if last or self.step % self.config.checkpoint_every == 0:
-            self._checkpoint()
+            split = self.eval_split or "default"
+            self._checkpoint(row.get(evaluation_name(split, "sampled", "success")))
 
     def _sample(self) -> tuple[list[TrajectoryGroup], CreditBatch, dict[str, Any]]:
         """Sample and credit one batch; more where the algorithm found too little in it.
@@ -229,9 +232,13 @@ class Trainer:
         while True:
             if self._stop.is_set():
                 raise Interrupted
-            fresh = self.source.next_groups(plan, wanted)
+            try:
+                fresh = self.source.next_groups(plan, wanted)
+                _refuse_broken(played + fresh)
+            except Exception:
+                self._checkpoint()  # the learner is as it was after its last step
+                raise
             played += fresh
-            _refuse_broken(played)
             changed, numbers = self.learner.shaped(fresh)
             shaped += changed
             metrics |= numbers
@@ -292,7 +299,8 @@ class Trainer:
 
     # Checkpoints --------------------------------------------------------------------------------
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, score: float | None = None) -> None:
+        """Save the state after the last step, unless that has been done; the best score stays."""
         if self.step == 0:
             return  # nothing is lost: the start is made from the seed
         if any(info.step == self.step for info in self.run_dir.checkpoints()):
@@ -307,6 +315,7 @@ class Trainer:
                 "totals": dict(self.totals),
                 "unfinished": self._unfinished,
             },
+            score=score,
         )
         self._checkpoint_s = time.perf_counter() - began
 

@@ -182,6 +182,44 @@ def test_a_failing_run_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (tmp_path / "report.html").is_file()
 
 
+def test_a_run_whose_sampler_fails_keeps_what_it_has_learned(tmp_path: Path) -> None:
+    trainer = make_trainer(Li2SAO, make_config(Li2SAOConfig, run_dir=tmp_path, steps=4))
+    take, calls = trainer.source.next_groups, []
+
+    def fail(plan, count):
+        calls.append(count)
+        if len(calls) == 3:
+            raise RuntimeError("the engine is gone")
+        return take(plan, count)
+
+    trainer.source.next_groups = fail
+    with pytest.raises(RuntimeError, match="the engine is gone"):
+        trainer.run()
+    resumed = make_trainer(Li2SAO, make_config(Li2SAOConfig, resume=tmp_path, steps=4))
+    assert resumed.step == 2
+    assert resumed.run() == 0
+    whole = train(Li2SAO, Li2SAOConfig, tmp_path / "whole", steps=4)
+    assert_same(state(whole), state(resumed))
+
+
+def test_the_checkpoint_with_the_best_evaluation_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config(
+        GRPOConfig,
+        run_dir=tmp_path,
+        steps=4,
+        eval_every=1,
+        checkpoint_every=1,
+        keep_checkpoints=1,
+    )
+    trainer = make_trainer(GRPO, config)
+    scores = iter([0.1, 0.2, 0.9, 0.3, 0.4])
+    monkeypatch.setattr(trainer, "_evaluate", lambda: {"eval/test/sampled/success": next(scores)})
+    assert trainer.run() == 0
+    assert [info.step for info in trainer.run_dir.checkpoints()] == [2, 4]
+
+
 def test_a_run_in_which_nothing_can_be_played_ends_with_the_reason(tmp_path: Path) -> None:
     config = make_config(GRPOConfig, run_dir=tmp_path, prompt_mode="conversation")
     trainer = make_trainer(GRPO, config)
