@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import agentgym  # noqa: F401 - registers the environments
-from benchmarks.webshop_baselines import oracle_actions, rates
+from envs.webshop.baselines import oracle_actions, rates
 from envs.webshop.catalogue import build_catalogue
 from envs.webshop.goals import build_goals
 from envs.webshop.oracle import (

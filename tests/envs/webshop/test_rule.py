@@ -2,7 +2,8 @@ import gymnasium as gym
 import pytest
 
 import agentgym  # noqa: F401 - registers the environments
-from benchmarks.webshop_baselines import Outcome, Rates, main, rates, rule_actions
+from benchmarks.webshop_baselines import main
+from envs.webshop.baselines import Outcome, Rates, rates, rule_actions
 from envs.webshop.env import TURN_LIMITS
 from envs.webshop.rule import FixedRule, matching_options, rule_action
 
