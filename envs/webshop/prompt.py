@@ -145,9 +145,9 @@ def without_instruction(observation: str, goal: str) -> str:
 def compact_page(observation: str, goal: str) -> str:
     """A page in small letters, its strings joined by `` [SEP] ``, without the instruction.
 
-    A product on a result page becomes one string: title, price, id. With the price right before
-    the id a model of two layers can carry what it found out about a price to the id it copies;
-    in the page's own order, id first, that takes a third layer.
+    A product on a result page becomes one string: title, price, id. A causal model has then read
+    the price by the time it reads the id that it may copy; in the page's own order the id comes
+    first.
     """
     text = without_instruction(observation, goal)
     if _SEPARATOR in text:
