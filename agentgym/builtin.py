@@ -17,6 +17,7 @@ _BUILTIN = (
         oracle="envs.webshop.oracle:demonstrate",
         vocabulary="envs.webshop.prompt:vocabulary",
         baselines="envs.webshop.baselines:baselines",
+        variants="envs.webshop.oracle:practice_shops",
         diagnostics={"first_result_share": "first_result"},
         tiny={"difficulty": "small", "observation_mode": "text"},
     ),

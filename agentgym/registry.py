@@ -34,6 +34,8 @@ class EnvSpec:
         baselines: Entry point of ``baselines(env, specs) -> dict[str, dict[str, float]]``: fixed
             rules to print beside a policy's evaluation (name to quantity to value), or None.
         diagnostics: Metric name to the key of ``info["details"]`` that an evaluation averages.
+        variants: Entry point of ``variants(number, **env_args) -> list[dict]``: changes of the
+            arguments that give other worlds of the same kind, to practise in, or None.
         tiny: Keyword arguments of ``gym.make`` that suit the tiny policy.
         extra: Extra of this suite to install before the environment can be made, or a whole
             requirement such as ``my-envs[browser]``; None where nothing is needed.
@@ -51,12 +53,14 @@ class EnvSpec:
     vocabulary: str | None = None
     baselines: str | None = None
     diagnostics: Mapping[str, str] = field(default_factory=dict)
+    variants: str | None = None
     tiny: Mapping[str, Any] = field(default_factory=dict)
     extra: str | None = None
 
     def __post_init__(self) -> None:
         given = (
-            self.env, self.prompt, self.oracle, self.vector_env, self.vocabulary, self.baselines
+            self.env, self.prompt, self.oracle, self.vector_env, self.vocabulary, self.baselines,
+            self.variants,
         )  # fmt: skip
         for entry_point in (*given, *self.abstractions.values()):
             if entry_point is not None:

@@ -149,7 +149,7 @@ def demonstrations(config: SFTConfig, world: World) -> list[list[Demonstration]]
 
 def variants_of(config: SFTConfig, world: World) -> Sequence[Mapping[str, Any]]:
     """Changes of the environment's arguments that make the worlds to demonstrate in."""
-    entry_point = getattr(world.spec, "variants", None)
+    entry_point = world.spec.variants
     if config.worlds == 1 or entry_point is None:
         return ({},)
     found: list[Mapping[str, Any]] = load(entry_point, world.spec.extra)(
