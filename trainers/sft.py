@@ -102,10 +102,11 @@ class SFTConfig(PlayConfig):
     TINY: ClassVar[Mapping[str, Any]] = {
         **PlayConfig.TINY,
         "episodes": 3000,
-        "noise": 0.5,
+        # Clumsy and short on purpose: a start that RL has something to add to.
+        "noise": 0.7,
         "slips": 0.15,
         "worlds": 20,
-        "updates": 1000,
+        "updates": 600,
         "learning_rate": 3e-3,
         "warmup": 50,
         "observation_weight": 0.3,
