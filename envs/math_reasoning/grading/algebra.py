@@ -415,8 +415,11 @@ class Algebra:
             return top if len(args) == 1 else self._product(top, self._inverse(self._ln(args[1])))
         if name in ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh"):
             return self._trigonometric(str(name), args[0])
-        if name == "abs" and len(args[0][0]) == 1 and args[0][1] == {_ONE: Fraction(1)}:
-            return self._whole(self._absolute(args[0][0]))
+        if name == "abs" and args[0][1] == {_ONE: Fraction(1)}:
+            poly = args[0][0]
+            # |p| of a sum is the root of its square, as in sqrt((x+1)^2).
+            one = self._absolute(poly) if len(poly) == 1 else self._root(self.times(poly, poly), 2)
+            return self._whole(one)
         return self._whole(self._closed(str(name), tuple(args)))
 
     def _trigonometric(self, name: str, argument: Ratio) -> Ratio:

@@ -34,7 +34,8 @@ _TIME = re.compile(r"^(\d{1,2}):(\d\d)(?::(\d\d))?\s*(?:([ap])\.?\s?m\.?)?$", re
 _TEXT_COMMAND = re.compile(r"\\(?:text|mbox|mathrm|textbf|textit)\s*\{([^{}]*)\}")
 _CHOICE = re.compile(r"^\(?([A-Z])(?:\)|\.|:)\s*(?=\S)", re.DOTALL)
 _BASED = re.compile(r"^\(?([0-9A-F]+)\)?_\{?(?:\\text\{)?(\d{1,2}|two|eight|ten)\}?\}?$")
-_DECIMAL_COMMA = re.compile(r"^([+-]?)(\d+),(\d+)$")
+_DECIMAL_COMMA = re.compile(r"^([+-]?)(\d+|\d{1,3}(?:\.\d{3})+),(\d+)$")
+_TIMES_TEN = re.compile(r"(?<=[\d.])\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
 _BASES = {"two": 2, "eight": 8, "ten": 10}
 _REALS = re.compile(
     r"^(?:all|any|every|the set of)?(?: all)? ?real(?: numbers?| values?)?(?: of x)?$",
@@ -107,8 +108,9 @@ def _further(plain: str) -> list[Reading]:
     if choice:
         out.append(Reading((Node("text", (), choice[1]), "mcq_label_with_text")))
     comma = _DECIMAL_COMMA.match(plain)
-    if comma and not (len(comma[3]) == 3 and 1 <= len(comma[2]) <= 3):
-        value = Fraction(int(comma[2] + comma[3]), 10 ** len(comma[3]))
+    if comma and not (len(comma[3]) == 3 and comma[2].isdigit() and len(comma[2]) <= 3):
+        whole = comma[2].replace(".", "")
+        value = Fraction(int(whole + comma[3]), 10 ** len(comma[3]))
         node = num(-value if comma[1] == "-" else value, len(comma[3]))
         out.append(Reading((node, "eu_decimal")))
     return out
@@ -131,12 +133,14 @@ def _read(plain: str, policies: Policies) -> Node:
             value = number_words(words)
             if value is not None:
                 return num(value)
+        if words.lower() in ("inf", "infinity") and not policies.inf_words:
+            return Node("text", (), words)
         if _REALS.match(words):
             return Node("reals")
         if _EMPTY.match(words):
             return Node("set")
     tokens = tokenize(
-        plain,
+        _TIMES_TEN.sub("*", plain),  # 1.5 x 10^3
         space_grouping=policies.space_grouping,
         thin_space_grouping=policies.thin_space_grouping,
     )
@@ -187,7 +191,7 @@ class _Reader:
         if len(items) <= 1:
             if not items:
                 raise Unparsed("empty")
-            if len(pieces) > 2:
+            if len(pieces) > 2 or not pieces[0][1]:
                 raise Unparsed("separators without items")
             return self.item(items[0])
         # Between two items stands a comma, a word, or a comma and a word.
@@ -313,6 +317,8 @@ class _Reader:
 
     def quantity(self, tokens: Sequence[Token]) -> Node:
         """An expression with a currency before it or a unit after it."""
+        if not tokens:
+            raise Unparsed("a value is missing")
         if tokens[0].kind == "op" and tokens[0].text in ("-", "+") and len(tokens) > 1:
             money = tokens[1].text in _MONEY and tokens[1].kind == "op"
             if money:
@@ -325,8 +331,8 @@ class _Reader:
         rest = parser.tokens[parser.at :]
         if not rest:
             return node
-        if contains(node, "pm", "mp"):
-            raise Unparsed("a unit after two signs")
+        if contains(node, "pm", "mp") or any(token.kind == "cmd" for token in rest):
+            raise Unparsed(f"{rest[0].text!r} after an expression")
         magnitude = rest[0].text.lower()
         if magnitude in MAGNITUDES and rest[0].kind in ("word", "text"):
             if not self.policies.magnitude_words:
@@ -403,12 +409,12 @@ def _as_words(tokens: Sequence[Token]) -> Node | None:
     if len(words) == 1 and len(inner) == 1:
         marked = pair is not None or lone.kind == "text" or len(inner) < len(tokens)
         if lone.kind == "text" or len(lone.text) > 3 or not lone.text.isascii():
-            return _word(lone.text) if lone.text.lower() not in _SYMBOLIC else None
+            return None if lone.text.lower() in _SYMBOLIC else Node("text", (), lone.text)
         if marked and len(lone.text) == 1:
             return Node("text", (), lone.text)
         if not lone.text.islower() and not lone.text.isupper():
-            return _word(lone.text)
-        return None if not _plain_word(lone.text) else _word(lone.text)
+            return Node("text", (), lone.text)
+        return Node("text", (), lone.text) if lone.text.lower() in _PLAIN_WORDS else None
     if all(len(token.text) == 1 and token.kind == "word" for token in words):
         return None
     if any(token.kind == "word" and token.text.lower() in _SYMBOLIC for token in words):
@@ -423,15 +429,6 @@ _SYMBOLIC = frozenset(
     )
 )
 _PLAIN_WORDS = frozenset(words("yes no odd red blue one two day man cat dog sun mon tue"))
-
-
-def _plain_word(text: str) -> bool:
-    return text.lower() in _PLAIN_WORDS
-
-
-def _word(text: str) -> Node:
-    value = number_words(text)
-    return num(value) if value is not None else Node("text", (), text)
 
 
 def _without_grouping(tokens: Sequence[Token]) -> list[Token]:

@@ -81,8 +81,7 @@ def is_unit(tokens: Sequence[Token], at: int) -> bool:
     known = word in UNITS or word.lower() in UNITS
     if len(word) == 1:
         known = word in SHORT_UNITS and tokens[at].space
-    elif len(word) <= 3 and not known:
-        return False
+    known = known or word in ("sq", "cu")
     if len(word) > 3 and word not in FUNCTIONS and word not in GREEK and word != "infty":
         known = True
     following = tokens[at + 1 :]

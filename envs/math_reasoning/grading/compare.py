@@ -371,7 +371,7 @@ def _measurable(node: Node) -> bool:
 def _word(node: Node) -> str | None:
     if node.op == "text":
         return str(node.value).strip()
-    if node.op in ("sym", "const"):
+    if node.op == "sym" or (node.op == "const" and node.value != "inf"):
         return str(node.value).removeprefix("text ")
     return None
 

@@ -13,6 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from envs.math_reasoning.grading.algebra import Algebra, TooLarge
+from envs.math_reasoning.grading.angles import with_plain_angles
 from envs.math_reasoning.grading.evaluation import Box, Evaluator, Value
 from envs.math_reasoning.grading.intervals import Undefined
 from envs.math_reasoning.grading.nodes import Node, contains, symbols, walk
@@ -213,6 +214,7 @@ def _differ_off_the_axis(a: Node, b: Node) -> bool:
 
 def _same_form(a: Node, b: Node) -> bool:
     algebra = Algebra()
+    a, b = with_plain_angles(a), with_plain_angles(b)
     try:
         (above_a, below_a), (above_b, below_b) = algebra.ratio(a), algebra.ratio(b)
         if not below_a or not below_b:

@@ -18,6 +18,7 @@ __all__ = ["Box", "Evaluator", "Value"]
 MAX_BITS = 120_000
 _MAX_FACTORIAL = 8_000
 _ZERO = Decimal(0)
+_MOST = Decimal(10) ** 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Box:
     def size(self) -> Decimal:
         """A bound on the larger part."""
         parts = [*self.re, *(self.im or ())]
-        return max(abs(part) for part in parts)
+        return max(part.copy_abs() for part in parts)
 
 
 Value = Fraction | Box
@@ -390,7 +391,7 @@ class Evaluator:
         if isinstance(a, Fraction):
             return Fraction(rounded(a))
         low, high = a.re
-        if a.im is not None or not high.is_finite() or abs(high) > Decimal(10) ** 40:
+        if a.im is not None or not high.is_finite() or high.copy_abs() > _MOST:
             raise Undefined("a box to round")
         if rounded(low) != rounded(high):
             raise Undefined("a box around a whole number")

@@ -19,7 +19,9 @@ MAX_ANSWER = 4000
 _TAIL = 4000
 
 _THINK = re.compile(r"<(/?)(?:think|thinking|reasoning|thought)>", re.IGNORECASE)
-_SCAN = re.compile(r"\\+(boxed|fbox)(?![A-Za-z])[ \t]*(\{?)|\\[{}]|\\\\|[{}]")
+# A run of backslashes is taken as a whole: from each one of it anew would be quadratic.
+_SCAN = re.compile(r"(?<!\\)(\\+)(?:(boxed|fbox)(?![A-Za-z])[ \t]*(\{?)|([{}]))?|(?<!\\)([{}])")
+_LOST = re.compile(r"(?<![A-Za-z\\])boxed(\s?\{)")
 _JOINER = re.compile(
     r"[\s,;$.&]{0,20}(?:\\text\{)?[\s,;$]{0,20}(?:and|or)?[\s,;$}]{0,20}"
     r"(?:[A-Za-z](?:_\{?\d\}?)?\s{0,3}=)?\s{0,3}",
@@ -90,19 +92,20 @@ def boxes(text: str) -> Iterator[Box]:
     for found in _SCAN.finditer(text):
         if found.start() < resume:
             continue
-        if found[1]:
-            if found[2]:
+        name, brace = found[2], found[5] or (found[4] if found[4] and not len(found[1]) % 2 else "")
+        if name:
+            if found[3]:
                 if opened is None:
-                    opened = (found.start(), found.end(), depth, found[1] == "fbox")
+                    opened = (found.start(), found.end(), depth, name == "fbox")
                 depth += 1
             elif opened is None:
                 bare = _BARE_BOX.match(text, found.end())
                 if bare:
                     resume = bare.end()
-                    yield Box(found.start(), bare.end(), bare[0].rstrip(".,"), found[1] == "fbox")
-        elif found[0] == "{":
+                    yield Box(found.start(), bare.end(), bare[0].rstrip(".,"), name == "fbox")
+        elif brace == "{":
             depth += 1
-        elif found[0] == "}":
+        elif brace == "}":
             depth -= 1
             if opened is not None and depth == opened[2]:
                 yield Box(opened[0], found.end(), text[opened[1] : found.start()], opened[3])
@@ -116,6 +119,8 @@ def extract(response: str, policies: Policies) -> str | None:
     text = after_thinking(response)
     if text is None or not text.strip():
         return None
+    if "boxed" in text and "\\boxed" not in text:  # the backslash was lost
+        text = _LOST.sub(r"\\boxed\g<1>", text)
     if "\x08" in text:  # "\boxed" that went through a parser of escapes
         text = text.replace("\x08oxed", "\\boxed")
     found, boxed = _from_boxes(text, policies)
@@ -213,6 +218,8 @@ def _from_marker(text: str, policies: Policies) -> str | None:
             tail = rest[close + 1 : after.start() if after else len(rest)].strip(" .*")
             if not tail:
                 return inner.strip()
+    if chosen[0].rstrip().endswith("**") and (close := rest.find("**")) > 0:
+        return rest[:close].strip().rstrip(".") or None
     end = _SENTENCE_END.search(rest)
     answer = (rest[: end.start()] if end else rest).strip().strip("*_").strip()
     return answer or None

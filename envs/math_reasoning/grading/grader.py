@@ -88,10 +88,12 @@ def _grade(
         return _decide(answer, gold, policies, pool)
     except _TOO_DEEP:
         return Verdict(False, Status.UNPARSED, "none", answer)
+    except Exception:  # thousands of answers must not be lost to one; tests look for this status
+        return Verdict(False, Status.ERROR, "none", answer)
 
 
 def _decide(answer: str, gold: str, policies: Policies, pool: Pool | None) -> Verdict:
-    if _symbols(answer) == _symbols(gold):
+    if _symbols(answer, policies) == _symbols(gold, policies):
         return Verdict(True, Status.OK, "identical", answer)
     try:
         gold_readings = read_answer(gold, policies)
@@ -161,11 +163,15 @@ def _leads_with_zero(text: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _symbols(text: str) -> tuple[str, ...]:
+def _symbols(text: str, policies: Policies) -> tuple[str, ...]:
     """The text in symbols, without its typesetting; texts with the same symbols say the same."""
     plain = unwrap(plain_characters(text))
     try:
-        tokens = tokenize(plain)
+        tokens = tokenize(
+            plain,
+            space_grouping=policies.space_grouping,
+            thin_space_grouping=policies.thin_space_grouping,
+        )
     except Unparsed:
         return (" ".join(plain.split()),)
     return tuple(token.text for token in tokens) if tokens else (plain,)

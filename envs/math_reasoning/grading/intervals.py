@@ -169,7 +169,7 @@ class Intervals:
         half_pi = work.divide(_pi(self.digits + 15), _TWO)
         if x.is_infinite():
             return half_pi.copy_sign(x)
-        if abs(x) > 1:
+        if x.copy_abs() > 1:
             other = self._atan(work.divide(_ONE, x))
             return work.subtract(half_pi.copy_sign(x), other)
         for _ in range(4):  # atan x = 2 atan(x / (1 + sqrt(1 + x^2)))
@@ -178,7 +178,7 @@ class Intervals:
         square = work.multiply(x, x).copy_negate()
         total = term = x
         k, limit = 1, _ONE.scaleb(-(self.digits + 8))
-        while abs(term) > limit:
+        while term.copy_abs() > limit:
             term = work.multiply(term, square)
             k += 2
             total = work.add(total, work.divide(term, Decimal(k)))
@@ -192,7 +192,7 @@ def _series(x: Decimal, work: Context, digits: int) -> tuple[Decimal, Decimal]:
     while True:
         k += 1
         term = work.divide(work.multiply(term, x), Decimal(k))
-        if abs(term) < limit:
+        if term.copy_abs() < limit:
             return sine, cosine
         signed = term.copy_negate() if k % 4 in (2, 3) else term
         if k % 2:

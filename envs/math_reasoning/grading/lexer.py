@@ -126,7 +126,7 @@ _DIGITS = re.compile(r"\d+")
 _GROUPS = tuple(
     (name, re.compile(rf"\d{{1,3}}(?:(?:{between})\d{{3}})+(?![\d]|,\d|\.\d*,)"))
     for name, between in (
-        ("comma", ","), ("tight", r"\{,\}|,\\!\s?"), ("thin", r"\\[,;:!]"), ("space", " ")
+        ("comma", ","), ("tight", r"\{,\}|,\\!\s?"), ("thin", r"\\[,;:! ]|~"), ("space", " ")
     )
 )  # fmt: skip
 _FRACTION = re.compile(r"\.\d+|\.(?![.\d])")

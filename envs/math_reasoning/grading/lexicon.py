@@ -169,7 +169,7 @@ def _table() -> dict[str, Unit]:
 
 UNITS = _table()
 
-CURRENCY = {"$": "dollars", "€": "euros", "£": "gbp", "¥": "yen", "₹": "rupees"}
+CURRENCY = {"$": "dollars", "¢": "cents", "€": "euros", "£": "gbp", "¥": "yen", "₹": "rupees"}
 
 #: One letter: a unit only after a number and a blank.
 SHORT_UNITS = frozenset(words("m g s h l L"))

@@ -16,6 +16,7 @@ __all__ = ["Judge", "equal_numbers", "equal_quantities", "plain_value", "proport
 _UNFINISHED = ("pow", "fact", "root", "fn")
 _LONG = 12
 _FLOAT = 15
+_MOST = Decimal(10) ** 60
 
 
 class Judge:
@@ -182,7 +183,8 @@ def _is_close(gold: Node, answer: Node, policies: Policies) -> bool:
             if value is None or value[1] is None or _digits(*value) < policies.decimal_digits:
                 continue
             other = plain_value(exact)
-            if decimal is gold and other is not None:
+            written = other is not None and (other[1] is not None or other[0].denominator == 1)
+            if decimal is gold and written:
                 continue  # a decimal in place of a decimal: see gold_precision
             short = _digits(*value) < policies.decimal_digits + 2
             if decimal is gold and short and not isinstance(constant_value(exact), Fraction):
@@ -224,7 +226,7 @@ def rounds_to(exact: Node, value: Fraction, places: int, *, cut_off: bool = Fals
     if isinstance(known, Fraction):
         low = high = known
     else:
-        if not all(end.is_finite() and abs(end) < Decimal(10) ** 60 for end in known.re):
+        if not all(end.is_finite() and end.copy_abs() < _MOST for end in known.re):
             return False
         low, high = (Fraction(end) for end in known.re)
     if -unit / 2 <= low - value and high - value <= unit / 2:

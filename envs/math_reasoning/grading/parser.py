@@ -140,8 +140,15 @@ class ExpressionParser:
                 terms.append(Node(sign, (self.signed(),)))
             else:
                 break
+        node = terms[0] if len(terms) == 1 else Node("add", tuple(terms))
+        token = self.token
+        if token is not None and token.kind == "cmd" and token.text in ("choose", "over"):
+            self.at += 1
+            below = self.sum()
+            chosen = token.text == "choose"
+            node = Node("fn", (node, below), "binom") if chosen else Node("div", (node, below))
         self.depth -= 1
-        return terms[0] if len(terms) == 1 else Node("add", tuple(terms))
+        return node
 
     def signed(self) -> Node:
         """A term with at most one sign before it."""

@@ -15,7 +15,8 @@ class Status(StrEnum):
     ``TOO_LONG``: it is longer than any answer. ``GOLD_UNPARSED``: the gold answer cannot be read,
     which is a fault of the data. ``UNDECIDED``: neither equality nor difference was proved, and
     the external verifier is absent, was not asked, or failed. ``TIMEOUT``: the verifier ran into
-    its deadline. ``DIED``: its process ended.
+    its deadline. ``DIED``: its process ended. ``ERROR``: the grader itself failed, which is
+    a fault of the grader.
     """
 
     OK = "ok"
@@ -26,6 +27,7 @@ class Status(StrEnum):
     UNDECIDED = "undecided"
     TIMEOUT = "timeout"
     DIED = "died"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)

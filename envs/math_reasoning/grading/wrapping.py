@@ -63,7 +63,7 @@ def _peel(text: str) -> str:
         inner = text[1:-1]
         if "," not in inner:
             return inner
-    if text.endswith("\\") and not text.endswith("\\\\"):
+    if text.endswith("\\"):  # a line break, or an escaped blank whose blank is gone
         return text[:-1]
     found = _ENDS.search(text)
     if found and not text[: found.start()].endswith("\\"):

@@ -144,7 +144,7 @@ def equivalents(answer: str) -> Iterator[tuple[str, str]]:
     if re.fullmatch(r"\((-?\d+), ?(-?\d+)\)", answer):
         yield "wide", answer.replace("(", "( ").replace(",", " , ").replace(")", " )")
         yield "decimals in a pair", re.sub(r"(\d+)", r"\1.0", answer)
-    if re.fullmatch(r"(-?\d+, ?)+-?\d+", answer) and not re.fullmatch(r"\d+,\d{3}", answer):
+    if re.fullmatch(r"(-?\d+, ?)+-?\d+", answer) and not re.fullmatch(r"\d{1,3}(,\d{3})+", answer):
         items = [item.strip() for item in answer.split(",")]
         yield "other order", ", ".join(reversed(items))
         yield "a set", f"\\{{{', '.join(items)}\\}}"
