@@ -26,7 +26,11 @@ from agentgym.policy import Completion, FinishReason, Request
 __all__ = ["Engine", "Job"]
 
 # The fixed cost of a forward pass of a tiny model, in tokens of prefill.
-_PASS_OVERHEAD = 96
+_PASS_OVERHEAD = 256
+# Prompts are held back until they are this many for each row that is decoding, but for so many
+# steps at most: a pass costs much the same for few rows as for many.
+_PREFILL_SHARE = 1.0
+_PREFILL_HOLD = 3
 # Steps that a silent session keeps its row while others wait for one: its environment is likely
 # to answer within a few steps, and recomputing it then costs more than the wait.
 _PATIENCE = 4
@@ -114,6 +118,7 @@ class Engine:
         self._session: list[str | None] = [None] * slots
         self._idle: OrderedDict[int, int] = OrderedDict()  # row -> step it fell idle, oldest first
         self._free = list(range(slots))
+        self._held = 0
         self.waiting.clear()
 
     @property
@@ -173,8 +178,14 @@ class Engine:
         self._admit()
         done: list[Job] = []
         gap = self._length - self._cached
-        for rows, count in self._prefill_groups(np.flatnonzero(self._running & (gap > 1))):
-            self._serve(rows, count, done)
+        prompts = np.flatnonzero(self._running & (gap > 1))
+        decoding = int((self._running & (gap == 1)).sum())
+        if len(prompts) < _PREFILL_SHARE * decoding and self._held < _PREFILL_HOLD:
+            self._held += bool(len(prompts))
+        else:
+            self._held = 0
+            for rows, count in self._prefill_groups(prompts):
+                self._serve(rows, count, done)
         rows = np.flatnonzero(self._running & (self._length - self._cached == 1))
         if len(rows):
             self._serve(rows, 1, done)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import agentgym
 from agentgym.env import Outcome, TextEnv
@@ -14,19 +14,13 @@ KINDS = ("axe", "bell", "cup", "drum", "egg", "fan")
 CODES = tuple(f"{letter}{digit}" for letter in "klmn" for digit in range(1, 5))
 
 
-class ToySpec(agentgym.EnvSpec):
-    """An entry whose environment can be made in several worlds."""
-
-    __slots__ = ()
-    variants: ClassVar[str] = "toy_names:variants"
-
-
-SPEC = ToySpec(
+SPEC = agentgym.EnvSpec(
     id="ToyNames-v0",
     env="toy_names:ToyNames",
     prompt="toy_names:ToyPrompt",
     oracle="toy_names:demonstrate",
     vocabulary="toy_names:vocabulary",
+    variants="toy_names:variants",
     tiny={"items": 3},
 )
 
@@ -104,9 +98,9 @@ def vocabulary(**env_args: Any) -> list[str]:
     return ["take the", "take[", "]", "taken", "leave", "no such thing", ",", ":", *KINDS, *CODES]
 
 
-def variants(count: int, **env_args: Any) -> list[dict[str, Any]]:
-    """Arguments of ``count`` worlds."""
-    return [{"world": number} for number in range(1, count + 1)]
+def variants(number: int, **env_args: Any) -> list[dict[str, Any]]:
+    """Arguments of ``number`` worlds."""
+    return [{"world": other} for other in range(1, number + 1)]
 
 
 agentgym.register(SPEC)

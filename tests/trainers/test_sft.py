@@ -302,3 +302,14 @@ def test_no_oracle_no_warm_start(cache: Path, monkeypatch) -> None:
     )
     with pytest.raises(ValueError, match="Mute-v1 has no oracle"):
         warm_start("Mute-v1", {})
+
+
+@pytest.mark.slow
+def test_the_recipe_makes_a_mediocre_shopper(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path))
+    config = dataclasses.replace(with_preset(SFTConfig, "tiny", "tiny"), eval_episodes=400)
+    world = World.open(config)
+    lm = resolve_model("tiny", world.spec.id, world.env_args, say=lambda text: None)
+    results = evaluate(config, Setup.around(config, world, lm))
+    assert 0.1 < results["eval/test/sampled/success"] < 0.5
+    assert results["eval/test/greedy/success"] > results["eval/test/sampled/success"]
