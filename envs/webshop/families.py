@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
+
+from agentgym.dice import Dice
 
 __all__ = [
     "FAMILY_SIZE",
     "GROUP_SIZE",
     "MAX_PRODUCTS",
-    "Dice",
     "Draft",
     "Request",
     "asin_of",
@@ -21,8 +20,6 @@ __all__ = [
     "normal_value",
     "split_of_family",
 ]
-
-T = TypeVar("T")
 
 #: Products in a group: two price decoys, then the target.
 GROUP_SIZE = 3
@@ -41,40 +38,6 @@ _FIRSTS = _BLOCK // _SECOND
 _FIRST_CODES = len(_LETTERS) * len(_DIGITS) * len(_EITHER) ** 2
 #: Number of distinct product ids, in whole blocks.
 MAX_PRODUCTS = _FIRST_CODES // _FIRSTS * _BLOCK
-
-
-class Dice(random.Random):
-    """Draws that come out the same in every version of Python.
-
-    The standard library promises that of ``random()`` alone, so everything here is made of it.
-    """
-
-    def pick(self, values: Sequence[T]) -> T:
-        """One of ``values``."""
-        return values[int(self.random() * len(values))]
-
-    def between(self, low: int, high: int) -> int:
-        """An integer from ``low`` to ``high``, both included."""
-        return low + int(self.random() * (high - low + 1))
-
-    def draw(self, values: Sequence[T], size: int) -> tuple[T, ...]:
-        """``size`` different places of ``values``, in random order."""
-        pool = list(values)
-        for place in range(size):
-            other = place + int(self.random() * (len(pool) - place))
-            pool[place], pool[other] = pool[other], pool[place]
-        return tuple(pool[:size])
-
-    def walk(self, values: Sequence[T], size: int) -> list[T]:
-        """``size`` different places of ``values`` in an order that costs two draws.
-
-        Takes equal odd steps around ``values``, whose length must be a power of two.
-        """
-        start, step = (
-            self.between(0, len(values) - 1),
-            2 * self.between(0, len(values) // 2 - 1) + 1,
-        )
-        return [values[(start + place * step) % len(values)] for place in range(size)]
 
 
 class Request(NamedTuple):

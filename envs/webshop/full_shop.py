@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from agentgym.dice import Dice
 from envs.webshop.catalogue import DEFAULT_PRICE
-from envs.webshop.families import GROUP_SIZE, Dice, Draft, Request, highest_bound, normal_value
+from envs.webshop.families import GROUP_SIZE, Draft, Request, highest_bound, normal_value
 from envs.webshop.lexicon import (
     DEPARTMENTS,
     DETAILS,

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from agentgym.dice import Dice
 from envs.webshop.catalogue import GeneratedCatalogue
 from envs.webshop.families import (
     FAMILY_SIZE,
     GROUP_SIZE,
     MAX_PRODUCTS,
-    Dice,
     Draft,
     asin_of,
     split_of_family,

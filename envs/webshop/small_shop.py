@@ -12,7 +12,8 @@ import itertools
 from collections.abc import Sequence
 from functools import lru_cache
 
-from envs.webshop.families import GROUP_SIZE, Dice, Draft, Request, normal_value
+from agentgym.dice import Dice
+from envs.webshop.families import GROUP_SIZE, Draft, Request, normal_value
 from envs.webshop.lexicon import SMALL
 
 __all__ = ["MAX_DECADE_GAP", "bound_range", "price_range", "small_family"]
