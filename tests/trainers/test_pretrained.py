@@ -33,8 +33,11 @@ def test_two_li2sao_steps_with_smollm2_in_the_shop(tmp_path: Path) -> None:
             "--env", "WebShop-v0", "--model", str(folder), "--run-dir", str(run_dir),
             "--env-arg", "difficulty=small", "observation_mode=text", "page_size=2", "max_steps=2",
             "--steps", "2", "--trajectories", "4", "--group-size", "2", "--slots", "4",
-            "--max-action-tokens", "12", "--eval-episodes", "2", "--learning-rate", "1e-5",
+            "--max-action-tokens", "12", "--eval-episodes", "1", "--learning-rate", "1e-5",
             "--critic-updates", "1", "--microbatch-tokens", "1024",
+            # A model of this size earns nothing in two turns, so that every group ties; the
+            # entropy bonus gives the update a gradient all the same.
+            "--entropy-coef", "0.01",
         ],
     )  # fmt: skip
     trainer = Trainer(Li2SAO, config)
@@ -47,7 +50,8 @@ def test_two_li2sao_steps_with_smollm2_in_the_shop(tmp_path: Path) -> None:
         assert math.isfinite(float(row["loss_value"]))
         assert row["batch_trajectories"] == 4
         # What the learner recomputes is what the sampler recorded.
-        assert float(row["logp_diff_max"]) < 1e-3
+        assert float(row["logp_diff_max"]) < 1e-4
+        assert float(row["grad_norm_actor"]) > 0
     weights = dict(before.model.named_parameters())
     changed = [
         name
