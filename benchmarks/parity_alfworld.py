@@ -145,7 +145,7 @@ def play(
                 return  # what follows would only repeat it
         tally.won += sim.won
     except RuntimeError as error:
-        tally.differ(f"{task_id} after {said}: the original failed: {error}")
+        tally.differ(f"{task_id}: the original failed after {said}: {str(error).splitlines()[-1]}")
 
 
 def _same(

@@ -325,8 +325,7 @@ def _placing(
         return None
     treatment, task_type = _TREATMENTS[renamed]
     if treatment is not None:
-        able = {names.objects[name] for _, name in facts.get(_CAN[treatment], ())}
-        objects &= sum(1 << thing for thing in able)
+        objects &= sum(1 << thing for thing in _able(facts, _CAN[treatment], names))
     return PlaceGoal(objects, receptacles, *labels, treatment, task_type)
 
 
@@ -357,7 +356,7 @@ def _looking(
         ("inreceptacle", bulb, place),
     }:
         return None
-    able = {names.objects[name] for _, name in facts.get("toggleable", ())}
+    able = _able(facts, "toggleable", names)
     lamps = _of_type(facts, "objecttype", lamp_type, names.objects)
     lamps = tuple(lamp for lamp in lamps if lamp in able)
     objects = _mask(facts, "objecttype", what, names.objects)
@@ -367,13 +366,21 @@ def _looking(
 def _type_in(literals: _Literals, predicate: str) -> str | None:
     """The one type that literals of ``predicate`` name."""
     types = {fact[-1] for fact in literals if fact[0] == predicate}
-    return types.pop() if len(types) == 1 else None
+    only = types.pop() if len(types) == 1 else "?"
+    return None if only.startswith("?") else only
 
 
 def _of_type(
     facts: Facts, predicate: str, kind: str, numbers: Mapping[str, int]
 ) -> tuple[int, ...]:
-    return tuple(sorted({numbers[name] for _, name, k in facts.get(predicate, ()) if k == kind}))
+    rows = facts.get(predicate, ())
+    return tuple(sorted({numbers[name] for _, name, k in rows if k == kind and name in numbers}))
+
+
+def _able(facts: Facts, predicate: str, names: Names) -> set[int]:
+    """The objects that a predicate holds for."""
+    rows = facts.get(predicate, ())
+    return {names.objects[name] for _, name in rows if name in names.objects}
 
 
 def _mask(facts: Facts, predicate: str, kind: str, numbers: Mapping[str, int]) -> int:

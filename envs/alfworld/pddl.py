@@ -18,7 +18,8 @@ Facts = Mapping[str, list[list[str]]]
 #: A symbol, or a list of trees.
 Tree = str | list["Tree"]
 
-_SECTION = re.compile(r"\(\s*:([a-z-]+)")
+# The first pattern, which fits all official files, is found much faster.
+_SECTIONS = re.compile(r"\(:([a-z-]+)"), re.compile(r"\(\s*:([a-z-]+)")
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 
 
@@ -38,7 +39,10 @@ def sections(text: str) -> dict[str, str]:
     if ";" in text:
         text = "\n".join(line.partition(";")[0] for line in text.split("\n"))
     found: dict[str, str] = {}
-    marks = list(_SECTION.finditer(text))
+    for pattern in _SECTIONS:
+        marks = list(pattern.finditer(text))
+        if {"objects", "init", "goal"} <= {mark[1] for mark in marks}:
+            break
     for mark, end in zip(marks, [*(m.start() for m in marks[1:]), len(text)], strict=True):
         if mark[1] in found:
             raise GameError(f"the problem has two sections (:{mark[1]} ...)")

@@ -220,6 +220,21 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
 
 
+def _without(text: str, start: str, brackets: tuple[str, str]) -> str:
+    """The text without the bracketed block that begins where ``start`` is found."""
+    found = re.search(start, text)
+    if found is None:
+        return text
+    opening, closing = brackets
+    depth, at = 0, text.index(opening, found.start())
+    while at < len(text):
+        depth += (text[at] == opening) - (text[at] == closing)
+        at += 1
+        if depth == 0:
+            return text[: found.start()] + text[at:]
+    return text
+
+
 _DOMAIN_HELP = """
 (:action help
     :parameters (?a - agent)
@@ -250,9 +265,8 @@ def restyle(game: Mapping[str, Any], style: CommandStyle) -> dict[str, Any]:
     for move, put in _MOVE_TO_PUT:
         grammar = grammar.replace(move, put) if style == "put" else grammar.replace(put, move)
     if style == "put":
-        grammar = re.sub(r'action\s+help\s*\{[^"]*"[^"]*"\s*;[^"]*"[^"]*"\s*;.*?\}\n', "", grammar,
-                         flags=re.DOTALL)  # fmt: skip
-        domain = re.sub(r"\(:action help\b.*?\n\s*\)\n", "", domain, flags=re.DOTALL)
+        grammar = _without(grammar, r"\baction\s+help\s*\{", ("{", "}"))
+        domain = _without(domain, r"\(\s*:action\s+help\b", ("(", ")"))
     else:
         grammar += _GRAMMAR_HELP
         domain = domain.rstrip().removesuffix(")") + _DOMAIN_HELP + ")\n"

@@ -385,14 +385,11 @@ class Sim:
     def _see(self, receptacle: int) -> str:
         seen = self._sees[receptacle]
         if seen is None:
-            seen = self._sees[receptacle] = self._inspect(receptacle)
-            view, start = self.view, self.world.start
-            if (
-                view.sees[receptacle] is None
-                and self.contents[receptacle] == start.contents[receptacle]
-                and not (self.opened ^ start.opened) >> receptacle & 1
-            ):
-                view.sees[receptacle] = seen
+            shared = self.view.sees if self._is_as_at_start(receptacle) else self._sees
+            seen = shared[receptacle]
+            if seen is None:
+                seen = shared[receptacle] = self._inspect(receptacle)
+            self._sees[receptacle] = seen
         return seen
 
     def _inspect(self, receptacle: int) -> str:
@@ -441,9 +438,11 @@ class Sim:
             return free_commands(self)
         listed = self._lists[self.location]
         if listed is None:
-            listed = self._lists[self.location] = free_commands(self)
-            if self._as_at_start():
-                self.view.free[self.location] = listed
+            shared = self.view.free if self._as_at_start() else self._lists
+            listed = shared[self.location]
+            if listed is None:
+                listed = shared[self.location] = free_commands(self)
+            self._lists[self.location] = listed
         return listed
 
     def is_admissible(self, text: str) -> bool:
@@ -451,12 +450,14 @@ class Sim:
         return self.reading(text) in self.admissible()
 
     def _as_at_start(self) -> bool:
-        """Nothing here was opened, closed, taken or put down."""
-        start, changed = self.world.start, self.opened ^ self.world.start.opened
-        return all(
+        """Nothing here is opened, closed, taken or put down."""
+        return all(map(self._is_as_at_start, self.world.at[self.location]))
+
+    def _is_as_at_start(self, receptacle: int) -> bool:
+        start = self.world.start
+        return (
             self.contents[receptacle] == start.contents[receptacle]
-            and not changed >> receptacle & 1
-            for receptacle in self.world.at[self.location]
+            and not (self.opened ^ start.opened) >> receptacle & 1
         )
 
 

@@ -18,6 +18,8 @@ __all__ = ["TextWorldSim"]
 _WORKER = Path(__file__).with_name("textworld_worker.py")
 # The planner library gives no memory back: about one megabyte a game.
 _GAMES_PER_WORKER = 200
+# Seconds that a worker has to end by itself.
+_PATIENCE = 5.0
 
 
 class TextWorldSim:
@@ -100,7 +102,7 @@ class TextWorldSim:
             assert process.stdout is not None
             try:
                 process.stdin.close()
-                process.wait(timeout=5)
+                process.wait(timeout=_PATIENCE)
             except (OSError, subprocess.TimeoutExpired):
                 process.kill()
                 process.wait()
@@ -161,7 +163,7 @@ class TextWorldSim:
         assert self._process is not None
         assert self._errors is not None
         try:
-            code = self._process.wait(timeout=5)
+            code = self._process.wait(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:  # it closed its pipe and lives on
             self._process.kill()
             code = self._process.wait()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -25,6 +24,10 @@ _KEYS = ("pddl_domain", "grammar", "pddl_problem", "solvable", "walkthrough")
 _OBJECT_FLAGS = (
     "pickupable", "cleanable", "heatable", "coolable", "toggleable", "sliceable",
     "isreceptacleobject", "isclean", "ishot", "iscool", "istoggled", "ison", "issliced",
+)  # fmt: skip
+_ARITIES = dict.fromkeys((*_OBJECT_FLAGS, "openable", "opened"), 1) | dict.fromkeys(
+    ("atlocation", "receptacleatlocation", "objectatlocation", "inreceptacle", "holds",
+     "inreceptacleobject", "receptacletype", "objecttype", "cancontain"), 2
 )  # fmt: skip
 _NUMBERED = ("object", "receptacle", "location")
 #: What introduces the task.
@@ -286,19 +289,36 @@ class _Builder:
         )
 
     def build(self, task: str, walkthrough: tuple[str, ...]) -> World:
+        try:
+            return self._build(task, walkthrough)
+        except GameError:
+            raise
+        except ValueError:  # a fact has too many arguments or too few
+            self._count_arguments()
+            raise
+
+    def _count_arguments(self) -> None:
+        """Say which facts have a wrong number of arguments."""
+        for predicate, arity in _ARITIES.items():
+            rows = self.facts.get(predicate, ())
+            wrong = sorted(" ".join(row) for row in rows if len(row) != arity + 1)
+            if wrong:
+                raise GameError(
+                    f"its facts use {predicate!r} with another number of arguments than {arity}: "
+                    f"{'; '.join(wrong)[:120]}"
+                )
+
+    def _build(self, task: str, walkthrough: tuple[str, ...]) -> World:
         names, titles = self.names, self.titles
         objects = tuple(titles[name] for name in names.objects)
         receptacles = tuple(titles[name] for name in names.receptacles)
-        object_types = self._types("objecttype", names.objects)
-        receptacle_types = self._types("receptacletype", names.receptacles)
+        objects_of = self._by_type("objecttype", names.objects)
+        receptacles_of = self._by_type("receptacletype", names.receptacles)
         places = self._places()
         at: list[list[int]] = [[] for _ in names.locations]
         for receptacle, place in enumerate(places):
             if place >= 0:
                 at[place].append(receptacle)
-        by_type: Counter[str] = Counter()
-        for thing, kind in enumerate(object_types):
-            by_type[kind] += 1 << thing
         # Read before the goal is: it takes the facts to be well-formed.
         flags = {name: self._mask(name, names.objects) for name in _OBJECT_FLAGS}
         start = self._start(flags)
@@ -306,48 +326,52 @@ class _Builder:
         for inner, outer in self._pairs("inreceptacleobject", names.objects, names.objects):
             inside.setdefault(outer, []).append(inner)
 
-        def where(*kinds: str) -> int:
-            return sum(1 << i for i, kind in enumerate(receptacle_types) if kind in kinds)
-
+        washing = 0
+        for kind in self.rules.washing:
+            washing |= receptacles_of.get(kind, 0)
         return World(
             task=task,
             goal=read_goal(self.formula, self.kinds, self.facts, names),
             walkthrough=walkthrough,
             objects=objects,
-            object_types=tuple(intern(kind.removesuffix("type")) for kind in object_types),
+            object_types=_labels(objects_of, len(objects)),
             object_numbers={name: i for i, name in enumerate(objects)},
             receptacles=receptacles,
-            receptacle_types=tuple(intern(kind.removesuffix("type")) for kind in receptacle_types),
+            receptacle_types=_labels(receptacles_of, len(receptacles)),
             receptacle_numbers={name: i for i, name in enumerate(receptacles)},
             places=places,
             locations=tuple(titles[name] for name in names.locations),
             at=tuple(map(tuple, at)),
             openable=self._mask("openable", names.receptacles),
-            accepts=self._accepts(receptacle_types, by_type),
-            washing=where(*self.rules.washing),
-            heating=where("microwavetype"),
-            cooling=where("fridgetype"),
+            accepts=self._accepts(receptacles_of, objects_of, len(receptacles)),
+            washing=washing,
+            heating=receptacles_of.get("microwavetype", 0),
+            cooling=receptacles_of.get("fridgetype", 0),
             pickupable=flags["pickupable"],
             cleanable=flags["cleanable"],
             heatable=flags["heatable"],
             coolable=flags["coolable"],
             toggleable=tuple(members(flags["toggleable"])),
             sliceable=tuple(members(flags["sliceable"])),
-            knives=by_type["knifetype"] | by_type["butterknifetype"],
+            knives=objects_of.get("knifetype", 0) | objects_of.get("butterknifetype", 0),
             vessels=flags["isreceptacleobject"],
             inside={outer: tuple(sorted(inner)) for outer, inner in inside.items()},
             start=start,
         )
 
-    def _accepts(self, receptacle_types: list[str], by_type: Mapping[str, int]) -> tuple[int, ...]:
+    def _accepts(
+        self, receptacles_of: Mapping[str, int], objects_of: Mapping[str, int], count: int
+    ) -> tuple[int, ...]:
         """For each receptacle the mask of objects that its type can contain."""
-        accepted: Counter[str] = Counter()
-        try:
-            for _, container, kind in self.facts.get("cancontain", ()):
-                accepted[container] |= by_type[kind]
-        except ValueError as error:
-            raise self._misused("cancontain", error) from None
-        return tuple(accepted[kind] for kind in receptacle_types)
+        accepted: dict[str, int] = {}
+        for _, container, kind in self.facts.get("cancontain", ()):
+            if kind in objects_of:
+                accepted[container] = accepted.get(container, 0) | objects_of[kind]
+        accepts = [0] * count
+        for container, things in accepted.items():
+            for receptacle in members(receptacles_of.get(container, 0)):
+                accepts[receptacle] |= things
+        return tuple(accepts)
 
     def _start(self, flags: Mapping[str, int]) -> SimState:
         names = self.names
@@ -393,43 +417,37 @@ class _Builder:
             places[receptacle] = place
         return tuple(places)
 
-    def _types(self, predicate: str, numbers: Mapping[str, int]) -> list[str]:
-        """Type constant of each thing, or an empty text."""
-        kinds = [""] * len(numbers)
-        try:
-            for _, name, kind in self.facts.get(predicate, ()):
-                if kinds[numbers[name]] not in ("", kind):
-                    raise GameError(f"{name!r} has two types in its {predicate!r} facts")
-                kinds[numbers[name]] = kind
-        except (KeyError, ValueError) as error:
-            raise self._misused(predicate, error) from None
-        return kinds
+    # A fact about things of the wrong kind is no error: to planners it is one that nothing uses.
+
+    def _by_type(self, predicate: str, numbers: Mapping[str, int]) -> dict[str, int]:
+        """Type constant to the mask of things that have it."""
+        masks: dict[str, int] = {}
+        for _, name, kind in self.facts.get(predicate, ()):
+            if name in numbers:
+                masks[kind] = masks.get(kind, 0) | 1 << numbers[name]
+        return masks
 
     def _pairs(
         self, predicate: str, first: Mapping[str, int], second: Mapping[str, int]
     ) -> set[tuple[int, int]]:
-        try:
-            return {(first[a], second[b]) for _, a, b in self.facts.get(predicate, ())}
-        except (KeyError, ValueError) as error:
-            raise self._misused(predicate, error) from None
+        rows = self.facts.get(predicate, ())
+        return {(first[a], second[b]) for _, a, b in rows if a in first and b in second}
 
     def _mask(self, predicate: str, numbers: Mapping[str, int]) -> int:
         mask = 0
-        try:
-            for _, name in self.facts.get(predicate, ()):
+        for _, name in self.facts.get(predicate, ()):
+            if name in numbers:
                 mask |= 1 << numbers[name]
-        except (KeyError, ValueError) as error:
-            raise self._misused(predicate, error) from None
         return mask
 
-    def _misused(self, predicate: str, error: Exception) -> GameError:
-        if isinstance(error, GameError):
-            return error
-        rows = [" ".join(row[1:]) for row in self.facts[predicate]]
-        return GameError(
-            f"its facts use {predicate!r} with arguments of the wrong number or type: "
-            f"{'; '.join(sorted(rows))[:120]}"
-        )
+
+def _labels(masks: Mapping[str, int], count: int) -> tuple[str, ...]:
+    """Type of each thing without ``type``; the first one of several, an empty text for none."""
+    labels = [""] * count
+    for kind in sorted(masks, reverse=True):
+        for number in members(masks[kind]):
+            labels[number] = intern(kind.removesuffix("type"))
+    return tuple(labels)
 
 
 def _numbered(names: Iterable[str]) -> dict[str, int]:
