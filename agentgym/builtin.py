@@ -21,6 +21,15 @@ _BUILTIN = (
         diagnostics={"first_result_share": "first_result"},
         tiny={"difficulty": "small", "observation_mode": "text"},
     ),
+    EnvSpec(
+        id="MathReasoning-v0",
+        env="envs.math_reasoning.env:MathReasoningEnv",
+        prompt="envs.math_reasoning.prompt:MathPrompt",
+        oracle="envs.math_reasoning.oracle:demonstrate",
+        vocabulary="envs.math_reasoning.prompt:vocabulary",
+        diagnostics={"answered": "answered"},
+        tiny={"difficulty": "small"},
+    ),
 )
 
 

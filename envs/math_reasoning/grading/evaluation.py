@@ -83,7 +83,9 @@ class Evaluator:
         """
         try:
             return self._value(node)
-        except (DecimalException, ZeroDivisionError, OverflowError) as error:
+        except ZeroDivisionError:
+            raise Undefined("division by zero") from None
+        except (DecimalException, OverflowError) as error:
             raise Undefined(str(error)) from None
 
     def difference(self, a: Value, b: Value) -> Box:

@@ -1,0 +1,138 @@
+"""Where an environment's tasks come from: made on demand, or loaded once and shared."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+from agentgym.tasks import TaskSet
+from envs.math_reasoning.columns import MathTask
+from envs.math_reasoning.dataset import SPLITS, Source, load
+from envs.math_reasoning.word_problems import Generator, GeneratorConfig, Problem
+
+__all__ = ["Bank", "GeneratedBank", "LoadedBank", "open_bank"]
+
+
+class Bank(Protocol):
+    """Tasks by id."""
+
+    tasks: TaskSet
+
+    def task(self, task_id: str) -> MathTask:
+        """The task of an id."""
+        ...
+
+    def problem(self, task_id: str) -> Problem | None:
+        """The generated problem behind a task, or None."""
+        ...
+
+
+class GeneratedBank:
+    """Word problems, each made when it is asked for.
+
+    Args:
+        config: What they are like.
+    """
+
+    def __init__(self, config: GeneratorConfig) -> None:
+        self.generator = Generator(config)
+        self.compact = config.difficulty == "small"
+        self.tasks = TaskSet(
+            {
+                split: partial(_ids, split, size)
+                for split, size in zip(SPLITS, config.sizes, strict=True)
+            },
+            train_split="train",
+            eval_splits=("validation", "test"),
+        )
+
+    def problem(self, task_id: str) -> Problem:
+        """The problem of an id such as ``train-17``."""
+        split, _, index = task_id.rpartition("-")
+        return self.generator.make(split, int(index))
+
+    def task(self, task_id: str) -> MathTask:
+        """The task of an id."""
+        problem = self.problem(task_id)
+        steps = problem.steps
+        if self.compact:
+            reference = tuple(step.compact() for step in steps)
+        else:
+            reference = tuple(step.sentence(problem.theme) for step in steps)
+        kind = f"{len(steps)} step{'s' if len(steps) > 1 else ''}"
+        return MathTask(task_id, problem.question, str(problem.answer), reference, kind)
+
+
+def _ids(split: str, size: int) -> tuple[str, ...]:
+    return tuple(f"{split}-{index}" for index in range(size))
+
+
+class LoadedBank:
+    """Tasks from data.
+
+    Args:
+        tasks: Those of each split.
+    """
+
+    def __init__(self, tasks: Mapping[str, list[MathTask]]) -> None:
+        self._tasks = {task.id: task for split in SPLITS for task in tasks[split]}
+        held = [split for split in SPLITS if tasks[split]]
+        # Data for evaluation alone are played as they are.
+        train = "train" if "train" in held else held[0]
+        self.tasks = TaskSet(
+            {split: [task.id for task in tasks[split]] for split in SPLITS},
+            train_split=train,
+            eval_splits=[split for split in ("validation", "test") if split in held] or [train],
+        )
+
+    def task(self, task_id: str) -> MathTask:
+        """The task of an id."""
+        return self._tasks[task_id]
+
+    def problem(self, task_id: str) -> None:
+        """None: there is no problem behind it."""
+        return
+
+
+_open: WeakValueDictionary[Any, LoadedBank] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def open_bank(
+    data: Source | Mapping[str, Source] | None,
+    columns: Mapping[str, str] | None,
+    config: Callable[[], GeneratorConfig],
+) -> Bank:
+    """The tasks of some arguments of ``gym.make``. Files are read once for all environments.
+
+    Args:
+        data: See :func:`envs.math_reasoning.dataset.load`; None generates word problems.
+        columns: Role to column.
+        config: Makes the generator's configuration, where it is needed.
+    """
+    if data is None:
+        return GeneratedBank(config())
+    if not isinstance(data, str | os.PathLike):
+        return LoadedBank(load(data, columns=columns))
+    key = (_state(Path(data)), tuple(sorted((columns or {}).items())))
+    with _lock:
+        bank = _open.get(key)
+        if bank is None:
+            bank = _open[key] = LoadedBank(load(data, columns=columns))
+    return bank
+
+
+def _state(path: Path) -> tuple[Any, ...]:
+    """What tells whether files have changed since they were read."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    facts = []
+    for file in files:
+        if file.exists():
+            stat = file.stat()
+            facts.append((str(file.resolve()), stat.st_mtime_ns, stat.st_size))
+    return (str(path), *facts)
