@@ -82,9 +82,11 @@ class TextEnv(gym.Env[str, str]):
             raise ValueError(
                 f"render_mode {render_mode!r} is not among {self.metadata['render_modes']}"
             )
+        if not isinstance(expert, bool):  # the text "false" would count as true
+            raise ValueError(f"expert must be True or False, got {expert!r}")
         self.split = split
         self.max_steps = max_steps
-        self.expert = bool(expert)
+        self.expert = expert
         self.render_mode = render_mode
         self.observation_space = UnicodeText(self.max_observation_chars)
         self.action_space = UnicodeText(
@@ -220,6 +222,17 @@ class TextEnv(gym.Env[str, str]):
         if self._task_id is None:
             raise RuntimeError("no task yet; call reset() first")
         return self._task_id
+
+    @property
+    def observation(self) -> str:
+        """What the agent sees now.
+
+        Raises:
+            RuntimeError: Before the first reset.
+        """
+        if self._last is None:
+            raise RuntimeError("nothing has been seen yet; call reset() first")
+        return self._last.observation
 
     def _info(self, outcome: Outcome, reason: StopReason | None) -> Info:
         info: Info = {

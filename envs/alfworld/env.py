@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol
 from agentgym.env import Outcome, TextEnv
 from agentgym.tasks import TaskSet
 from envs.alfworld.dataset import open_dataset
+from envs.alfworld.generator import DEFAULT_CATALOGUE, builtin_size, generated_games
+from envs.alfworld.oracle import plan
 from envs.alfworld.reasons import explain
 from envs.alfworld.rules import CommandStyle, task_line
 from envs.alfworld.simulator import Sim
@@ -73,10 +75,13 @@ class AlfWorldEnv(TextEnv):
     **End.** Winning terminates. The step limit truncates: 50, or 20 with ``difficulty="small"``.
 
     **Tasks.** An id is ``<split>/<task folder>/<trial folder>``; splits are ``train``,
-    ``valid_seen``, ``valid_unseen`` and ``valid_train``, as far as the data has them. Task types
-    are ``pick_and_place_simple``, ``look_at_obj_in_light``, ``pick_clean_then_place_in_recep``,
-    ``pick_heat_then_place_in_recep``, ``pick_cool_then_place_in_recep`` and
-    ``pick_two_obj_and_place``; a goal of another form is ``other``.
+    ``valid_seen``, ``valid_unseen`` and ``valid_train``, as far as the data has them. Without
+    ``data`` the games are embedded ones, made on the spot: 3,200 of ``train`` and 200 of each other
+    split, in small or full-size rooms; those of ``valid_unseen`` occur in no other split. Task
+    types are ``pick_and_place_simple``, ``look_at_obj_in_light``,
+    ``pick_clean_then_place_in_recep``, ``pick_heat_then_place_in_recep``,
+    ``pick_cool_then_place_in_recep`` and ``pick_two_obj_and_place``; a goal
+    of another form is ``other``.
 
     **Oddities of the original**, which stay unless ``strict=False``: from one receptacle one
     cannot ``go to`` another of the same location (but can use it right away). And always: an
@@ -96,11 +101,14 @@ class AlfWorldEnv(TextEnv):
     Args:
         data: The official games: the folder above ``json_2.1.1`` or that folder itself; ``~`` and
             environment variables (``"$ALFWORLD_DATA"``) are expanded. Only the ``game.tw-pddl``
-            files are read.
+            files are read. None plays embedded games.
+        catalogue: Which embedded games: ``"builtin:N"`` or ``"builtin:N:SEED"`` for N games of
+            ``train``; by default ``"builtin:3200"``. Another seed gives other rooms and games.
         split: Split that ``reset`` draws from; by default ``train``.
         engine: ``"native"``, or ``"textworld"`` for the original in a process of its own (extra
             ``alfworld``; Python 3.11 or 3.12).
-        difficulty: ``"full"`` or ``"small"``: the step limit, 50 or 20.
+        difficulty: ``"full"`` or ``"small"``: the step limit, 50 or 20, and the size of embedded
+            rooms (about 20 receptacles, or 9).
         max_steps: Step limit instead of the difficulty's.
         strict: False for the lenient reading: case and blanks do not count, ``move X to Y`` and
             ``put X in/on Y`` (or ``in``, ``on``, ``into``, ``onto``) are the same, and one can go
@@ -121,6 +129,7 @@ class AlfWorldEnv(TextEnv):
         self,
         *,
         data: str | os.PathLike[str] | None = None,
+        catalogue: str | None = None,
         split: str | None = None,
         engine: Literal["native", "textworld"] = "native",
         difficulty: Literal["small", "full"] = "full",
@@ -146,7 +155,7 @@ class AlfWorldEnv(TextEnv):
         super().__init__(split=split, max_steps=max_steps, expert=expert, render_mode=render_mode)
         self.engine, self.difficulty, self.strict = engine, difficulty, bool(strict)
         self.command_style: CommandStyle = command_style
-        self._source: GameSource = _open_source(data)
+        self._source: GameSource = _open_source(data, catalogue, difficulty)
         self.tasks = self._source.tasks
         self._source.check(split)
         self._won_reward = _VERL_SUCCESS if reward == "verl" else 1.0
@@ -257,6 +266,14 @@ class AlfWorldEnv(TextEnv):
         """ALFWorld's name for the kind of task."""
         return self._kind
 
+    def reference(self) -> tuple[str, ...]:
+        """The oracle's remaining actions; none if the game cannot be won from here.
+
+        Raises:
+            RuntimeError: With the textworld engine, which has no native state.
+        """
+        return plan(self.sim)
+
     def close(self) -> None:
         """Let go of the episode, and end the original engine's process."""
         if self._original is not None:
@@ -270,10 +287,14 @@ def _kind_of(task_id: str) -> str:
     return task_id.split("/")[1].split("-")[0]
 
 
-def _open_source(data: str | os.PathLike[str] | None) -> GameSource:
+def _open_source(
+    data: str | os.PathLike[str] | None,
+    catalogue: str | None,
+    difficulty: Literal["small", "full"],
+) -> GameSource:
     if data is None:
-        raise ValueError(
-            "AlfWorld-v0 needs data=: the folder that alfworld-download fills, which holds "
-            "json_2.1.1 (built-in games are not there yet)"
-        )
+        games, seed = builtin_size(DEFAULT_CATALOGUE if catalogue is None else catalogue)
+        return generated_games(difficulty, games, seed)
+    if catalogue is not None:
+        raise ValueError(f"give data= or catalogue=, not both; got {data!r} and {catalogue!r}")
     return open_dataset(data)
