@@ -42,12 +42,26 @@ def test_there_is_something_to_read():
     assert EXAMPLES
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
-def test_python_blocks_run_one_after_the_other(path, tmp_path):
-    """But those under a comment that says why they are not, such as original data they need."""
+def runnable(path):
+    """A document's Python blocks, one after the other.
+
+    But those under a comment that says why they are not run, such as original data they need.
+    """
     text = _NOT_RUN.sub("", path.read_text("utf-8"))
-    code = "\n\n".join(code for kind, code in _FENCE.findall(text) if kind == "python")
-    run_ok(code, path=(ROOT,), cwd=tmp_path)
+    return "\n\n".join(code for kind, code in _FENCE.findall(text) if kind == "python")
+
+
+def with_marks(path, name):
+    """Blocks that import the rooms built on torch need it."""
+    needs = re.search(r"^\s*(from|import) (trainers|adapters)\b", runnable(path), re.MULTILINE)
+    return pytest.param(path, id=name, marks=[pytest.mark.torch] if needs else [])
+
+
+@pytest.mark.parametrize(
+    "path", [with_marks(path, name) for path, name in zip(DOCUMENTS, NAMES, strict=True)]
+)
+def test_python_blocks_run(path, tmp_path):
+    run_ok(runnable(path), path=(ROOT,), cwd=tmp_path)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
