@@ -9,6 +9,9 @@ _BUILTIN = (
         id="AlfWorld-v0",
         env="envs.alfworld.env:AlfWorldEnv",
         prompt="agentgym.prompts:EnvPrompt",
+        oracle="envs.alfworld.expert:demonstrate",
+        variants="envs.alfworld.expert:practice_games",
+        tiny={"difficulty": "small"},
     ),
     EnvSpec(
         id="WebShop-v0",
