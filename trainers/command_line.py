@@ -140,7 +140,7 @@ def _peek(arguments: Sequence[str], flag: str) -> str | None:
 def _flags(arguments: Sequence[str]) -> list[tuple[str, str | None]]:
     """Flags with what follows them; underscores are as good as hyphens."""
     found: list[tuple[str, str | None]] = []
-    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
+    for word, following in zip(arguments, [*arguments, None][1:], strict=True):
         if word.startswith("--"):
             name, equals, value = word.partition("=")
             found.append((name.replace("_", "-"), value if equals else following))

@@ -165,6 +165,12 @@ def test_max_steps_must_be_a_positive_int(value):
         toy_text.ToyDoors(max_steps=value)
 
 
+@pytest.mark.parametrize("value", ["false", 1, None])
+def test_expert_must_be_a_bool(value):
+    with pytest.raises(ValueError, match=f"expert must be True or False, got {value!r}"):
+        toy_text.ToyDoors(expert=value)
+
+
 def test_render_modes():
     env = gym.make("ToyDoors-v0", render_mode="ansi")
     assert env.render() is None

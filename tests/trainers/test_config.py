@@ -227,6 +227,7 @@ def test_the_command_line_knows_presets(capsys: pytest.CaptureFixture[str]) -> N
         assert message in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         parse_args(GRPOConfig, ["--stepps", "3"])
+    assert parse_args(GRPOConfig, []).preset == "tiny"
 
 
 def test_help_shows_the_values_that_would_be_used(capsys: pytest.CaptureFixture[str]) -> None:
