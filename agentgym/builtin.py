@@ -8,8 +8,9 @@ _BUILTIN = (
     EnvSpec(
         id="AlfWorld-v0",
         env="envs.alfworld.env:AlfWorldEnv",
-        prompt="agentgym.prompts:EnvPrompt",
+        prompt="envs.alfworld.prompt:AlfWorldPrompt",
         oracle="envs.alfworld.expert:demonstrate",
+        vocabulary="envs.alfworld.prompt:vocabulary",
         variants="envs.alfworld.expert:practice_games",
         tiny={"difficulty": "small"},
     ),

@@ -13,12 +13,13 @@ from envs.alfworld.commands import View, free_commands, holding_commands, puttin
 from envs.alfworld.rules import HELP, CommandStyle
 from envs.alfworld.world import SimState, World, join, listing
 
-__all__ = ["NOTHING", "Sim"]
+__all__ = ["BANNER", "NOTHING", "Sim"]
 
 #: What any command that is not admissible is answered.
 NOTHING = "Nothing happens."
 
-_BANNER = "-= Welcome to TextWorld, ALFRED! =-"
+#: What the first observation begins with.
+BANNER = "-= Welcome to TextWorld, ALFRED! =-"
 _MIDDLE = "You are in the middle of a room. Looking quickly around you, you see "
 
 
@@ -77,7 +78,7 @@ class Sim:
         """The first observation."""
         view = self.view
         if view.intro is None:
-            view.intro = f"{_BANNER}\n\n{self._first_look()}\n\n{self.world.task}"
+            view.intro = f"{BANNER}\n\n{self._first_look()}\n\n{self.world.task}"
         return view.intro
 
     def clone_state(self) -> SimState:

@@ -152,7 +152,7 @@ def test_another_wording_is_refused():
 def test_noise_must_be_a_share():
     env = gym.make("AlfWorld-v0", difficulty="small")
     env.reset(seed=0)
-    with pytest.raises(ValueError, match="noise must be between 0 and 1, got 1[.]5"):
+    with pytest.raises(ValueError, match=r"noise must be between 0 and 1, got 1\.5"):
         demonstrate(env, random.Random(0), 1.5)
 
 
