@@ -11,6 +11,7 @@ _BUILTIN = (
         prompt="envs.alfworld.prompt:AlfWorldPrompt",
         oracle="envs.alfworld.expert:demonstrate",
         vocabulary="envs.alfworld.prompt:vocabulary",
+        baselines="envs.alfworld.baselines:baselines",
         variants="envs.alfworld.expert:practice_games",
         tiny={"difficulty": "small"},
     ),
