@@ -23,6 +23,8 @@ __all__ = ["Explorer", "Request", "demonstrate", "practice_games", "read_request
 
 # What noise 1 does: share of searches that go anywhere, and of steps that are random.
 _ANYWHERE, _ASTRAY = 0.4, 0.15
+# Games of a set to practise in: listing thousands takes longer than playing some.
+_PRACTICE = 500
 # How much likelier a search goes where things of the kind are usually found.
 _PLAUSIBLE = 4.0
 
@@ -353,6 +355,6 @@ def practice_games(number: int = 20, **env_args: Any) -> list[dict[str, Any]]:
         return [dict(env_args)]
     games, seed = builtin_size(env_args.get("catalogue") or DEFAULT_CATALOGUE)
     return [
-        {**env_args, "catalogue": f"builtin:{games}:{seed + other}"}
+        {**env_args, "catalogue": f"builtin:{min(games, _PRACTICE)}:{seed + other}"}
         for other in range(1, number + 1)
     ]

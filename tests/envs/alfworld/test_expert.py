@@ -179,7 +179,7 @@ def test_registered_and_playing_the_other_style():
 
 def test_practice_games_are_other_games():
     made = practice_games(3, difficulty="small")
-    assert [args["catalogue"] for args in made] == [f"builtin:3200:{seed}" for seed in (1, 2, 3)]
+    assert [args["catalogue"] for args in made] == [f"builtin:500:{seed}" for seed in (1, 2, 3)]
     assert all(args["difficulty"] == "small" for args in made)
     assert practice_games(1, catalogue="builtin:10:4") == [{"catalogue": "builtin:10:5"}]
     assert practice_games(5, data="x", split="train") == [{"data": "x", "split": "train"}]
