@@ -145,6 +145,8 @@ class TextEnv(gym.Env[str, str]):
             ValueError: If an option is unknown, or the task is not in the split asked for.
         """
         super().reset(seed=seed)
+        if options is not None and not isinstance(options, dict):
+            raise ValueError(f"reset options must be a dict or None, got {options!r}")
         options = options or {}
         unknown = set(options) - {"task_id", "split"}
         if unknown:
@@ -152,6 +154,8 @@ class TextEnv(gym.Env[str, str]):
                 f"unknown reset options {sorted(map(repr, unknown))}; known: task_id, split"
             )
         task_id, split = options.get("task_id"), options.get("split")
+        if split is not None and not isinstance(split, str):
+            raise ValueError(f"split must be a str, got {split!r}")
         # Drawn even where the task is named: the episode's own randomness must not depend on that.
         draw = int(self.np_random.integers(1 << 62))
         if task_id is None:

@@ -200,11 +200,26 @@ def read_trace(path: Path) -> list[list[Any]]:
     except (OSError, EOFError, ValueError) as error:
         raise CatalogueError(f"{path} cannot be read as a trace: {error}") from None
     for number, episode in enumerate(episodes):
-        if not isinstance(episode, list) or not episode or "reset" not in episode[0]:
-            raise CatalogueError(f"{path}: line {number + 1} is no episode that starts at a reset")
+        problem = _episode_problem(episode)
+        if problem:
+            raise CatalogueError(f"{path}: line {number + 1} is no episode: {problem}")
     if not episodes:
         raise CatalogueError(f"{path} holds no episode")
     return episodes
+
+
+def _episode_problem(episode: Any) -> str | None:
+    """What keeps a line of a trace from being an episode, or None."""
+    if not isinstance(episode, list) or not episode:
+        return "it is not a list that starts at a reset"
+    if not all(isinstance(step, dict) and isinstance(step.get("obs"), dict) for step in episode):
+        return "not every element is an object with an object 'obs'"
+    reset = episode[0].get("reset")
+    if not isinstance(reset, int) or isinstance(reset, bool):
+        return f"'reset' of its first element is {reset!r}, not a goal index"
+    if not all(isinstance(step.get("action"), str) for step in episode[1:]):
+        return "a step has no text 'action'"
+    return None
 
 
 def goals_of(folder: Path, episodes: Sequence[Sequence[Any]], trace: Path) -> Path:

@@ -88,6 +88,8 @@ def read_json(path: PathLike) -> Any:
             return json.load(file)
     except FileNotFoundError:
         raise CatalogueError(f"no such file: {path}") from None
+    except RecursionError:
+        raise CatalogueError(f"{path} is nested too deeply to be a WebShop file") from None
     except json.JSONDecodeError as error:
         raise CatalogueError(
             f"{path} is truncated or not JSON: {error.msg} at line {error.lineno}, "

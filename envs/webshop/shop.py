@@ -79,6 +79,14 @@ class ShopConfig:
                 f"give data or catalogue, not both: data={self.data!r}, "
                 f"catalogue={self.catalogue!r}"
             )
+        if self.data is not None and not isinstance(self.data, str | os.PathLike | Mapping):
+            raise ValueError(f"data must be a path or a mapping of paths, got {self.data!r}")
+        if self.catalogue is not None and (
+            not isinstance(self.catalogue, str | os.PathLike) or not os.fspath(self.catalogue)
+        ):
+            raise ValueError(
+                f"catalogue must be 'builtin:N', 'builtin:N:SEED' or a path, got {self.catalogue!r}"
+            )
         for name, number in (
             ("num_products", self.num_products),
             ("page_size", self.page_size),

@@ -146,6 +146,8 @@ def test_stepping_before_the_first_reset_is_refused():
         ({"task_id": 3}, ValueError, r"task_id must be a str, got 3"),
         ({"split": "dev"}, ValueError, r"unknown split 'dev'.*train.*validation.*test"),
         ({"split": ""}, ValueError, r"unknown split ''"),
+        ({"split": []}, ValueError, r"split must be a str, got \[\]"),
+        (5, ValueError, r"options must be a dict or None, got 5"),
         ({"task_id": "test-1", "split": "train"}, ValueError, r"in split 'test', not in 'train'"),
     ],
 )

@@ -46,6 +46,14 @@ def test_a_foreign_module_file(tmp_path, room):
     assert_names_both(error, room, tmp_path / f"{room}.py")
 
 
+@pytest.mark.parametrize("room", ["envs", "adapters"])
+def test_trainers_do_not_mix_with_a_foreign_package(tmp_path, room):
+    (tmp_path / room).mkdir()
+    (tmp_path / room / "__init__.py").write_text("")
+    error = last_error("import trainers.advantages", path=(tmp_path,))
+    assert_names_both(error, room, tmp_path / room)
+
+
 def test_the_folder_one_stands_in_comes_first(tmp_path):
     (tmp_path / "envs").mkdir()
     (tmp_path / "envs" / "__init__.py").write_text("")

@@ -73,6 +73,9 @@ def test_read_json_errors(tmp_path):
     path.write_bytes(b"\xff\xfe[")
     with pytest.raises(CatalogueError, match="cannot be read"):
         read_json(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(CatalogueError, match="nested too deeply"):
+        read_json(path)
     whole = gzip.compress(json.dumps(list(range(999))).encode())
     packed = tmp_path / "a.json.gz"
     packed.write_bytes(whole[: len(whole) // 2])

@@ -203,7 +203,7 @@ def test_a_folder_without_goals(raw, tmp_path, capsys):
 def test_files_that_cannot_be_used(folder, tmp_path, capsys):
     for content, message in (
         (b"", "holds no episode"),
-        (b'[{"obs": 1}]\n', "no episode that starts at a reset"),
+        (b'[{"obs": 1}]\n', "line 1 is no episode"),
         (b"[{", "cannot be read as a trace"),
     ):
         path = tmp_path / "bad.jsonl"
@@ -212,3 +212,21 @@ def test_files_that_cannot_be_used(folder, tmp_path, capsys):
         assert message in capsys.readouterr().err
     with pytest.raises(SystemExit):
         parity_webshop.main(["--data", str(folder)])
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[5]", "not every element is an object"),
+        ('[{"reset": "0", "obs": {"text_rich": ""}}]', "'reset' of its first element is '0'"),
+        ('[{"reset": 0, "obs": {}}, {"obs": {}}]', "a step has no text 'action'"),
+        ("{}", "not a list that starts at a reset"),
+    ],
+)
+def test_lines_that_are_no_episode(folder, tmp_path, capsys, line, words):
+    path = tmp_path / "upstream_trace_human.jsonl"
+    path.write_text(line + "\n")
+    assert parity_webshop.main(["--data", str(folder), "--traces", str(path)]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.out + captured.err
