@@ -151,10 +151,10 @@ def test_every_official_walkthrough_wins(games):
 @pytest.mark.textworld
 @pytest.mark.data
 def test_a_sample_of_official_games(games):
-    tally = parity_alfworld.compare(games, 320, seed=0, steps_a_game=40)
+    tally = parity_alfworld.compare(games, 320, seed=0, steps_a_game=64)
     assert tally.shown == []
     assert tally.steps == 320
-    assert tally.games == 8
+    assert tally.games == 5
 
 
 @pytest.mark.textworld
