@@ -57,7 +57,9 @@ class Dataset:
         # The training split is there even if empty: drawing from it then says so.
         splits: dict[str, Any] = {"train": ()}
         splits |= {name: partial(self._list, name) for name in present}
-        evaluated = [name for name in present if name != "train"]
+        # Evaluations play the last one unless told otherwise.
+        order = ("valid_train", "valid_seen", "valid_unseen")
+        evaluated = [name for name in order if name in present]
         self.tasks = TaskSet(splits, train_split="train", eval_splits=evaluated)
 
     def check(self, split: str | None) -> None:

@@ -150,6 +150,8 @@ class AlfWorldEnv(TextEnv):
                 raise ValueError(f"{name} must be one of {known}, got {value!r}")
         if engine == "textworld" and not strict:
             raise ValueError("strict=False is a reading of the native engine; textworld has none")
+        if engine == "textworld" and expert:
+            raise ValueError("expert=True plans on the native engine's state; textworld has none")
         if max_steps is None:
             max_steps = STEP_LIMITS[difficulty]
         super().__init__(split=split, max_steps=max_steps, expert=expert, render_mode=render_mode)

@@ -53,7 +53,8 @@ MAX_GAMES = 100_000
 
 _VALID_GAMES = 200
 _SEEN, _UNSEEN = range(80), range(80, 100)  # rooms of each kind
-_EVALUATED = ("valid_seen", "valid_unseen", "valid_train")
+# The last one is what evaluations play unless told otherwise.
+_EVALUATED = ("valid_train", "valid_seen", "valid_unseen")
 _LOOK = "look_at_obj_in_light"
 _LAMP = "DeskLamp"
 #: Task type to the kinds of room it is set in, with weights.

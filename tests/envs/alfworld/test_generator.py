@@ -22,7 +22,7 @@ from envs.alfworld.textworld_backend import TextWorldSim
 from envs.alfworld.world import World
 
 SIZES = ("small", "full")
-EVALUATED = ("valid_seen", "valid_unseen", "valid_train")
+EVALUATED = ("valid_train", "valid_seen", "valid_unseen")
 
 
 @pytest.fixture(scope="module", params=SIZES)

@@ -66,6 +66,11 @@ def test_reference_in_info(strict):
         assert info["reference"] == ()
 
 
+def test_the_original_engine_has_no_oracle():
+    with pytest.raises(ValueError, match="expert=True plans on the native engine's state"):
+        gym.make("AlfWorld-v0", engine="textworld", expert=True)
+
+
 def test_detours_are_answered_with_a_way_back():
     env = gym.make("AlfWorld-v0", difficulty="small", expert=True, max_steps=50)
     _, info = env.reset(seed=1)
