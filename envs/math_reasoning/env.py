@@ -47,9 +47,9 @@ class MathReasoningEnv(TextEnv):
     **Details in info.** ``answer`` (what was compared, or None), ``verifier_status``
     (:class:`~envs.math_reasoning.grading.verdict.Status`, None where nothing was compared),
     ``via`` (what decided), ``answered`` (there was an answer), ``attempts``, ``turns``, ``tools``
-    (name to description), ``tool_calls_left``, ``tool`` (of the last call: ``name``, ``ok``, ``dropped``
-    characters behind it, and the tool's own facts; else None), ``reason`` (why the action was no
-    use, or None).
+    (name to description), ``tool_calls_left``, ``tool`` (of the last call: ``name``, ``ok``,
+    ``dropped`` characters behind it, and the tool's own facts; else None), ``reason`` (why the
+    action was no use, or None).
 
     Args:
         data: Problems to load: a path (JSON lines, JSON, parquet), a folder, rows, a dataset id of

@@ -22,9 +22,7 @@ Before you answer you may use a tool. To call one, write its tag and stop there;
 in the next message. You can call tools {left} times.
 {tools}"""
 
-_CALL = re.compile(
-    r"<(?!think>|answer>|action>|result>)([a-z][a-z0-9_]{0,30})>.*(?:</\1>|\Z)", re.DOTALL
-)
+_CALL = re.compile(r"<(?!think>|answer>|action>|result>)[a-z][a-z0-9_]{0,30}>")
 
 _RETRY = """\
 You have {turns} attempts; a right answer is worth less the later it comes."""
