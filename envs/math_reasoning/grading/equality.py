@@ -41,6 +41,7 @@ class _Signs:
     signs: tuple[int, ...]
     shift: int
     whole: bool = False
+    scale: int = 1
 
 
 _PATTERNS = (
@@ -52,6 +53,7 @@ _PATTERNS = (
     _Signs((1,), 5),
     _Signs((1,), 0, whole=True),
     _Signs((-1, -1, 1), 6),
+    _Signs((1,), 3, scale=97),
 )
 
 
@@ -159,7 +161,7 @@ def sample_points(names: Sequence[str]) -> Iterator[Mapping[str, Fraction]]:
             size = _POINTS[(place + pattern.shift) % len(_POINTS)]
             if pattern.whole:
                 size = Fraction(2 + 3 * place % 11)
-            at[name] = pattern.signs[place % len(pattern.signs)] * size
+            at[name] = pattern.signs[place % len(pattern.signs)] * size * pattern.scale
         yield at
 
 

@@ -139,14 +139,14 @@ class Intervals:
         width = self.up.subtract(a[1], a[0])
         if not width.is_finite() or width > 1:
             return (-_ONE, _ONE), (-_ONE, _ONE)
-        middle = self.near.divide(self.near.add(a[0], a[1]), _TWO)
-        size = max(middle.adjusted(), 0) if middle else 0
+        point = a[0]  # an end point, since the middle would have to be rounded
+        size = max(point.adjusted(), 0) if point else 0
         if size > self.digits // 2:
             raise Undefined("the argument of a trigonometric function is too large")
         work = Context(self.digits + size + 15, ROUND_HALF_EVEN, -_EMAX, _EMAX)
         half_pi = work.divide(_pi(self.digits + size + 15), _TWO)
-        quadrant = int(work.to_integral_value(work.divide(middle, half_pi)))
-        x = work.subtract(middle, work.multiply(Decimal(quadrant), half_pi))
+        quadrant = int(work.to_integral_value(work.divide(point, half_pi)))
+        x = work.subtract(point, work.multiply(Decimal(quadrant), half_pi))
         sine, cosine = _series(x, work, self.digits + 8)
         for _ in range(quadrant % 4):
             sine, cosine = cosine, sine.copy_negate()

@@ -88,6 +88,7 @@ class ExpressionParser:
         self.tokens = list(tokens)
         self.at = start
         self.depth = 0
+        self.bars = 0
 
     # Looking ------------------------------------------------------------------------------------
 
@@ -209,6 +210,8 @@ class ExpressionParser:
                                       "pmod", "bmod", "mod")  # fmt: skip
         if token.kind == "begin":
             raise Unparsed("a matrix within a product")
+        if token.text == "|":  # within bars it closes them
+            return token.kind == "op" and self.bars == 0
         return token.kind == "op" and token.text in ("(", "[", "{", "⌊", "⌈")
 
     def _literal(self, place: int) -> bool:
@@ -331,7 +334,9 @@ class ExpressionParser:
             return Node("fn", (node,), "floor" if token.text == "⌊" else "ceil")
         if token.text == "|":
             self.at += 1
+            self.bars += 1
             node = self.sum()
+            self.bars -= 1
             self.expect("|")
             return Node("fn", (node,), "abs")
         raise Unparsed(f"{token.text!r} where a value should stand")
