@@ -23,6 +23,7 @@ import numpy as np
 
 from agentgym.info import Info, StopReason
 from agentgym.policy import Completion, FinishReason, Policy, Request, Sampling
+from agentgym.progress import ProgressAbstraction, ProgressWatch
 from agentgym.prompts import ConversationRenderer, Dialogue, Rendered, WindowedRenderer
 from agentgym.seats import (
     EnvironmentFault,
@@ -96,6 +97,7 @@ class Collector:
         renderer: Turns observations into prompts.
         policy: Continues the prompts.
         config: Limits.
+        make_progress: Makes the progress abstraction that annotates the turns; None for none.
     """
 
     def __init__(
@@ -104,9 +106,11 @@ class Collector:
         renderer: ConversationRenderer | WindowedRenderer,
         policy: Policy,
         config: CollectorConfig | None = None,
+        make_progress: Callable[[], ProgressAbstraction] | None = None,
     ) -> None:
         self.make_env, self.renderer, self.policy = make_env, renderer, policy
         self.config = config or CollectorConfig()
+        self.make_progress = make_progress
         self.counters: Counter[str] = Counter()
         self.env_seconds = 0.0
         self._idle: list[Seat] = []
@@ -255,6 +259,7 @@ class Collector:
         trajectory.goal = info.get("goal", "")
         key = (self.config.run_seed, spec.seed, _stable_hash(trajectory.task_id), spec.member)
         dialogue: Dialogue = self.renderer.dialogue()
+        watch = ProgressWatch(self.make_progress, observation, info)
         prompt = _render(dialogue.open, observation, info)
         used = 0
         while True:
@@ -283,6 +288,7 @@ class Collector:
             turn.action_valid = bool(info.get("action_valid", True))
             turn.score = trajectory.score = float(info.get("score", trajectory.score))
             trajectory.success = bool(info.get("success", False))
+            watch.took(turn, observation, info)
             trajectory.details = info.get("details", {})
             self.counters["format_errors"] += not turn.format_ok
             self.counters["invalid_actions"] += not turn.action_valid

@@ -55,6 +55,10 @@ class Turn:
         reward: Environment reward of this turn.
         observation: The text the action answered, for reports.
         score: ``info["score"]`` after the action.
+        state: Name of the progress state before the action, where progress is watched.
+        abstract_action: Kind of the action.
+        shareable: Other tasks may learn from this kind of action in this state.
+        context_key: Name of the concrete situation, the same in every run.
     """
 
     context_ids: np.ndarray
@@ -71,6 +75,10 @@ class Turn:
     reward: float = 0.0
     observation: str = ""
     score: float = 0.0
+    state: str = ""
+    abstract_action: str = ""
+    shareable: bool = False
+    context_key: str = ""
 
     @property
     def n_actions(self) -> int:
