@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["ActionFormat", "ParsedAction", "parse_bare", "parse_tags", "parser"]
+__all__ = ["ActionFormat", "ParsedAction", "after_thinking", "parse_bare", "parse_tags", "parser"]
 
 ActionFormat = Literal["tags", "bare"]
 
 _TAG = re.compile(r"<(/?)(think|action)>", re.IGNORECASE | re.ASCII)
+_THINKING = re.compile(r"<(/?)(?:think|thinking|reasoning|thought)>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,16 @@ def parse_tags(text: str) -> ParsedAction:
         return ParsedAction(action, ok, thought)
     guess = outside[dangling:] if dangling is not None else _TAG.sub(" ", rest)
     return ParsedAction(guess.strip(), False, thought)
+
+
+def after_thinking(text: str) -> str | None:
+    """What follows the thinking part; None where thinking was begun and never ended."""
+    last = None
+    for last in _THINKING.finditer(text):  # noqa: B007 - the last one counts
+        pass
+    if last is None:
+        return text
+    return text[last.end() :] if last[1] else None
 
 
 def _cut(text: str, name: str) -> tuple[list[str], str, int | None]:

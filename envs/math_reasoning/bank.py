@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any, Protocol
-from weakref import WeakValueDictionary
+from typing import Protocol
 
+from agentgym.sources import LoadedTasks, open_once
 from agentgym.tasks import TaskSet
 from envs.math_reasoning.columns import MathTask
 from envs.math_reasoning.dataset import SPLITS, Source, load
@@ -72,35 +69,12 @@ def _ids(split: str, size: int) -> tuple[str, ...]:
     return tuple(f"{split}-{index}" for index in range(size))
 
 
-class LoadedBank:
-    """Tasks from data.
-
-    Args:
-        tasks: Those of each split.
-    """
-
-    def __init__(self, tasks: Mapping[str, list[MathTask]]) -> None:
-        self._tasks = {task.id: task for split in SPLITS for task in tasks[split]}
-        held = [split for split in SPLITS if tasks[split]]
-        # Data for evaluation alone are played as they are.
-        train = "train" if "train" in held else held[0]
-        self.tasks = TaskSet(
-            {split: [task.id for task in tasks[split]] for split in SPLITS},
-            train_split=train,
-            eval_splits=[split for split in ("validation", "test") if split in held] or [train],
-        )
-
-    def task(self, task_id: str) -> MathTask:
-        """The task of an id."""
-        return self._tasks[task_id]
+class LoadedBank(LoadedTasks[MathTask]):
+    """Tasks from data."""
 
     def problem(self, task_id: str) -> None:
         """None: there is no problem behind it."""
         return
-
-
-_open: WeakValueDictionary[Any, LoadedBank] = WeakValueDictionary()
-_lock = threading.Lock()
 
 
 def open_bank(
@@ -117,22 +91,6 @@ def open_bank(
     """
     if data is None:
         return GeneratedBank(config())
-    if not isinstance(data, str | os.PathLike):
-        return LoadedBank(load(data, columns=columns))
-    key = (_state(Path(data)), tuple(sorted((columns or {}).items())))
-    with _lock:
-        bank = _open.get(key)
-        if bank is None:
-            bank = _open[key] = LoadedBank(load(data, columns=columns))
+    kind = ("math", *sorted((columns or {}).items()))
+    bank: LoadedBank = open_once(data, kind, lambda: LoadedBank(load(data, columns=columns)))
     return bank
-
-
-def _state(path: Path) -> tuple[Any, ...]:
-    """What tells whether files have changed since they were read."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    facts = []
-    for file in files:
-        if file.exists():
-            stat = file.stat()
-            facts.append((str(file.resolve()), stat.st_mtime_ns, stat.st_size))
-    return (str(path), *facts)

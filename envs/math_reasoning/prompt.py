@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym.info import Info
-from agentgym.parsing import ParsedAction
+from agentgym.parsing import ParsedAction, after_thinking
 from agentgym.prompts import EnvPrompt
-from envs.math_reasoning.grading.extraction import after_thinking, boxes
+from envs.math_reasoning.grading.extraction import boxes
 from envs.math_reasoning.word_problems import phrases
 
 __all__ = ["MathPrompt", "vocabulary"]

@@ -10,15 +10,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from agentgym.parsing import after_thinking
 from envs.math_reasoning.grading.policies import Policies
 
-__all__ = ["after_thinking", "boxes", "extract"]
+__all__ = ["boxes", "extract"]
 
 #: Longest answer that is cut out; more can be no answer.
 MAX_ANSWER = 4000
 _TAIL = 4000
 
-_THINK = re.compile(r"<(/?)(?:think|thinking|reasoning|thought)>", re.IGNORECASE)
 # A run of backslashes is taken as a whole: from each one of it anew would be quadratic.
 _SCAN = re.compile(r"(?<!\\)(\\+)(?:(boxed|fbox)(?![A-Za-z])[ \t]*(\{?)|([{}]))?|(?<!\\)([{}])")
 _LOST = re.compile(r"(?<![A-Za-z\\])boxed(\s?\{)")
@@ -72,16 +72,6 @@ class Box:
     end: int
     content: str | None
     framed: bool
-
-
-def after_thinking(text: str) -> str | None:
-    """What follows the thinking part; None where thinking was begun and never ended."""
-    last = None
-    for last in _THINK.finditer(text):  # noqa: B007 - the last one counts
-        pass
-    if last is None:
-        return text
-    return text[last.end() :] if last[1] else None
 
 
 def boxes(text: str) -> Iterator[Box]:
