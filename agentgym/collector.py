@@ -9,18 +9,18 @@ from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
-    AsyncIterator,
     Callable,
     Iterable,
-    Iterator,
 )
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
 
+from agentgym.feed import Feed
+from agentgym.guidance import Guidance, given_tokens, given_turns
 from agentgym.info import Info, StopReason
 from agentgym.policy import Completion, FinishReason, Policy, Request, Sampling
 from agentgym.progress import ProgressAbstraction, ProgressWatch
@@ -31,12 +31,15 @@ from agentgym.seats import (
     InlineSeat,
     Seat,
     ThreadSeat,
+    check_reference,
     check_reset,
     check_step,
 )
 from agentgym.trajectory import EpisodeSpec, Trajectory, Turn
 
 __all__ = ["Collector", "CollectorConfig"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,8 @@ class Collector:
         renderer: Turns observations into prompts.
         policy: Continues the prompts.
         config: Limits.
+        make_expert_env: Makes one that tells its reference (``expert=True``), for episodes with
+            guidance; None refuses these.
         make_progress: Makes the progress abstraction that annotates the turns; None for none.
     """
 
@@ -106,6 +111,7 @@ class Collector:
         renderer: ConversationRenderer | WindowedRenderer,
         policy: Policy,
         config: CollectorConfig | None = None,
+        make_expert_env: Callable[[], gym.Env[Any, Any]] | None = None,
         make_progress: Callable[[], ProgressAbstraction] | None = None,
     ) -> None:
         self.make_env, self.renderer, self.policy = make_env, renderer, policy
@@ -113,7 +119,8 @@ class Collector:
         self.make_progress = make_progress
         self.counters: Counter[str] = Counter()
         self.env_seconds = 0.0
-        self._idle: list[Seat] = []
+        self.make_expert_env = make_expert_env
+        self._idle: dict[bool, list[Seat]] = {False: [], True: []}  # without and with an expert
         self._serial = 0  # apart from the counters, which readers may clear
 
     # Public -----------------------------------------------------------------------------------
@@ -168,10 +175,11 @@ class Collector:
         self._serial += 1
         session = f"{spec.group_id}/{spec.member}#{self._serial}"
         seat: Seat | None = None
+        guided = spec.guidance is not None
         sound = True
         clock = asyncio.timeout(self.config.episode_deadline)
         try:
-            seat = self._take_seat()
+            seat = self._take_seat(guided)
             async with clock:
                 await self._play(seat, trajectory, session)
         except EnvironmentFault as fault:
@@ -191,7 +199,7 @@ class Collector:
         finally:
             self.policy.release(session)
             if seat is not None and sound and not seat.busy:
-                self._idle.append(seat)
+                self._idle[guided].append(seat)
             elif seat is not None:
                 seat.close()
                 self.counters["env_lost"] += 1
@@ -201,7 +209,9 @@ class Collector:
 
     def close(self) -> None:
         """Close the environments that wait for an episode."""
-        seats, self._idle = self._idle, []
+        seats = [seat for idle in self._idle.values() for seat in idle]
+        for idle in self._idle.values():
+            idle.clear()
         for seat in seats:
             seat.close()
         for seat in seats:
@@ -213,7 +223,7 @@ class Collector:
         self, specs: Iterable[EpisodeSpec] | AsyncIterable[EpisodeSpec]
     ) -> AsyncGenerator[tuple[int, Trajectory], None]:
         """Trajectories with their place among ``specs``, in order of completion."""
-        feed = _Feed(specs)
+        feed = Feed(specs)
         running: dict[asyncio.Task[Trajectory], int] = {}
         finished: list[tuple[int, asyncio.Task[Trajectory]]] = []
         serial = 0
@@ -262,6 +272,7 @@ class Collector:
         watch = ProgressWatch(self.make_progress, observation, info)
         prompt = _render(dialogue.open, observation, info)
         used = 0
+        lead, replayed = self._given(spec.guidance, prompt, info)
         while True:
             room = self._room(prompt, used)
             if room <= 0:
@@ -269,23 +280,33 @@ class Collector:
                 trajectory.stop_reason = self._full_reason(prompt)
                 self._keep_tail(trajectory, prompt)
                 return
-            completion = await self._generate(prompt, room, (*key, len(trajectory.turns)), session)
-            used += len(prompt.context_ids) + len(completion.token_ids)
-            if completion.finish_reason in (FinishReason.CONTEXT_OVERFLOW, FinishReason.ABORT):
-                overflow = completion.finish_reason is FinishReason.CONTEXT_OVERFLOW
-                if completion.token_ids:
-                    trajectory.turns.append(self._turn(prompt, completion, observation))
-                trajectory.truncated = True
-                trajectory.stop_reason = (
-                    StopReason.CONTEXT_OVERFLOW if overflow else StopReason.CANCELLED
-                )
-                return
-            turn = self._turn(prompt, completion, observation)
+            number = len(trajectory.turns)
+            if number < replayed and len(reference := check_reference(info)) > 1:
+                turn = self._replayed(prompt, observation, reference[0])
+            else:
+                asked = prompt.begun(lead) if len(lead) else prompt
+                most = min(room, self.config.sampling.max_tokens) - len(lead)
+                completion = await self._generate(asked, most, (*key, number), session)
+                given, lead = len(lead), lead[:0]
+                if completion.finish_reason in (FinishReason.CONTEXT_OVERFLOW, FinishReason.ABORT):
+                    overflow = completion.finish_reason is FinishReason.CONTEXT_OVERFLOW
+                    if completion.token_ids:
+                        turn = self._turn(asked, completion, observation, given)
+                        trajectory.turns.append(turn)
+                    trajectory.truncated = True
+                    trajectory.stop_reason = (
+                        StopReason.CONTEXT_OVERFLOW if overflow else StopReason.CANCELLED
+                    )
+                    return
+                turn = self._turn(asked, completion, observation, given)
+            used += len(turn.context_ids) + turn.n_actions
             trajectory.turns.append(turn)
             observation, turn.reward, terminated, truncated, info = check_step(
                 await self._call(seat, "step", turn.action)
             )
             turn.action_valid = bool(info.get("action_valid", True))
+            if turn.replayed and not turn.action_valid:
+                raise EnvironmentFault(f"the oracle's action was refused: {turn.action!r:.200}")
             turn.score = trajectory.score = float(info.get("score", trajectory.score))
             trajectory.success = bool(info.get("success", False))
             watch.took(turn, observation, info)
@@ -298,7 +319,7 @@ class Collector:
                 if terminated:
                     return
             prompt = _render(
-                dialogue.reply, turn.action_ids, turn.text, turn.action, observation, info
+                dialogue.reply, turn.response_ids, turn.text, turn.action, observation, info
             )
             if truncated:
                 self._keep_tail(trajectory, prompt)
@@ -310,10 +331,50 @@ class Collector:
             trajectory.tail_ids = prompt.context_ids
             trajectory.tail_extends = prompt.extends
 
-    def _turn(self, prompt: Rendered, completion: Completion, observation: str) -> Turn:
+    def _given(
+        self, guidance: Guidance | None, prompt: Rendered, info: Info
+    ) -> tuple[np.ndarray, int]:
+        """Tokens that open the first response, and the number of turns that are the oracle's."""
+        nothing: np.ndarray = np.zeros(0, np.int32)
+        if guidance is None:
+            return nothing, 0
+        reference = check_reference(info)
+        solution = _render(self.renderer.prompt.solution, info)
+        if solution is None:
+            return nothing, given_turns(reference, guidance)
+        # Of the budget of the response something is left for the policy.
+        room = min(self._room(prompt, 0), self.config.sampling.max_tokens) - 1
+        return given_tokens(self.renderer.tokenizer, solution, guidance, room), 0
+
+    def _replayed(self, prompt: Rendered, observation: str, action: str) -> Turn:
+        """A turn of the oracle: all of it is context."""
+        text = self.renderer.prompt.written(action)
+        ids = np.asarray(self.renderer.tokenizer.encode(text, add_special_tokens=False), np.int32)
+        asked = prompt.begun(ids)
+        self.counters["prompt_tokens"] += len(asked.context_ids)
+        return Turn(
+            context_ids=asked.context_ids,
+            extends=asked.extends,
+            action_ids=ids[:0],
+            logprobs=np.zeros(0, np.float32),
+            versions=np.zeros(0, np.int32),
+            trainable=np.zeros(0, bool),
+            finish_reason=FinishReason.STOP,
+            text=text,
+            action=action,
+            observation=observation,
+            given=len(ids),
+        )
+
+    def _turn(
+        self, prompt: Rendered, completion: Completion, observation: str, given: int = 0
+    ) -> Turn:
         ids = np.asarray(completion.token_ids, np.int32)
         stopped = completion.finish_reason is FinishReason.STOP
-        text = str(self.renderer.tokenizer.decode((ids[:-1] if stopped else ids).tolist()))
+        written = (ids[:-1] if stopped else ids).tolist()
+        if given:
+            written = [*prompt.context_ids[-given:].tolist(), *written]
+        text = str(self.renderer.tokenizer.decode(written))
         parsed = self.renderer.prompt.parse(text)
         self.counters["action_tokens"] += len(ids)
         self.counters["prompt_tokens"] += len(prompt.context_ids)
@@ -331,6 +392,7 @@ class Collector:
             # An answer cut off by the token limit has no form to speak of.
             format_ok=parsed.format_ok and stopped,
             observation=observation,
+            given=given,
         )
 
     async def _generate(
@@ -371,60 +433,19 @@ class Collector:
         finally:
             self.env_seconds += time.perf_counter() - began
 
-    def _take_seat(self) -> Seat:
-        if self._idle:
-            return self._idle.pop()
+    def _take_seat(self, guided: bool) -> Seat:
+        if self._idle[guided]:
+            return self._idle[guided].pop()
+        make_env = self.make_expert_env if guided else self.make_env
+        if make_env is None:
+            raise ValueError(
+                "an episode asks for guidance, but this collector was given no make_expert_env to "
+                "make environments that tell their reference"
+            )
         self.counters["env_made"] += 1
         if self.config.turn_deadline is None:
-            return InlineSeat(self.make_env)
-        return ThreadSeat(self.make_env, self.config.turn_deadline)
-
-
-class _Feed:
-    """Takes episodes one by one from a source of either kind, without waiting."""
-
-    def __init__(self, specs: Iterable[EpisodeSpec] | AsyncIterable[EpisodeSpec]) -> None:
-        self._sync: Iterator[EpisodeSpec] | None = None
-        self._async: AsyncIterator[EpisodeSpec] | None = None
-        self.pending: asyncio.Future[EpisodeSpec] | None = None
-        if isinstance(specs, AsyncIterable):
-            self._async = aiter(specs)
-            self._ask()
-        else:
-            self._sync = iter(specs)
-
-    def take(self) -> EpisodeSpec | None:
-        """The next episode if there is one now."""
-        if self._sync is not None:
-            return next(self._sync, None)
-        if self.pending is None or not self.pending.done():
-            return None
-        try:
-            spec = self.pending.result()
-        except StopAsyncIteration:
-            self.pending = None
-            return None
-        self._ask()
-        return spec
-
-    def _ask(self) -> None:
-        async def ask(source: AsyncIterator[EpisodeSpec]) -> EpisodeSpec:
-            return await anext(source)
-
-        assert self._async is not None
-        self.pending = asyncio.ensure_future(ask(self._async))
-
-    def stop(self) -> None:
-        """Take nothing more."""
-        self._sync = iter(())
-        if self.pending is not None:
-            self.pending.cancel()
-
-    async def close(self) -> None:
-        """Stop waiting for the source."""
-        if self.pending is not None:
-            self.pending.cancel()
-            await asyncio.gather(self.pending, return_exceptions=True)
+            return InlineSeat(make_env)
+        return ThreadSeat(make_env, self.config.turn_deadline)
 
 
 def _cut_off(trajectory: Trajectory, why: str) -> None:
@@ -451,8 +472,8 @@ def _check_completion(completion: Completion) -> None:
         )
 
 
-def _render(function: Callable[..., Rendered], *args: Any) -> Rendered:
-    """Render a prompt; a prompt that chokes on an environment's info is that episode's fault."""
+def _render(function: Callable[..., T], *args: Any) -> T:
+    """Ask the prompt; one that chokes on an environment's info is that episode's fault."""
     try:
         return function(*args)
     except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from agentgym.guidance import Solution
 from agentgym.info import Info
 from agentgym.parsing import ActionFormat, ParsedAction, parser
 
@@ -76,6 +77,21 @@ class EnvPrompt:
         """The action in the model's text."""
         return self._parse(text)
 
+    def written(self, action: str) -> str:
+        """An action as the model is to write it."""
+        return action if self.action_format == "bare" else f"<action>{action}</action>"
+
+    def solution(self, info: Info) -> Solution | None:
+        """The reference as one response to the first prompt, or None.
+
+        None, where ``info["reference"]`` holds actions, one a turn. An environment whose reference
+        is reasoning overrides this, and says where the final answer begins.
+
+        Args:
+            info: What ``reset`` returned, of an environment made with ``expert=True``.
+        """
+        return None
+
     def system(self, info: Info) -> str | None:
         """Instructions that open the conversation, or None."""
         if self.action_format == "bare":
@@ -134,6 +150,14 @@ class Rendered:
     ids: np.ndarray
     context_ids: np.ndarray
     extends: bool
+
+    def begun(self, response_ids: np.ndarray) -> Rendered:
+        """The prompt with the beginning of its response, token for token."""
+        return Rendered(
+            np.concatenate([self.ids, response_ids]),
+            np.concatenate([self.context_ids, response_ids]),
+            self.extends,
+        )
 
 
 class Dialogue(Protocol):

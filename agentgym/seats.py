@@ -21,6 +21,7 @@ __all__ = [
     "InlineSeat",
     "Seat",
     "ThreadSeat",
+    "check_reference",
     "check_reset",
     "check_step",
 ]
@@ -193,6 +194,20 @@ def check_reset(result: Any) -> tuple[str, Info]:
         raise EnvironmentFault(f"reset() returned {_short(result)}, not (observation, info)")
     observation, info = result
     return _text(observation, "observation", "reset"), _info(info, "reset")
+
+
+def check_reference(info: Info) -> tuple[str, ...]:
+    """The reference of an environment made with ``expert=True``.
+
+    Raises:
+        EnvironmentFault: If there is none, or it is not a tuple of texts.
+    """
+    if "reference" not in info:
+        raise EnvironmentFault("info has no 'reference', though expert=True asks for one")
+    reference: Any = info["reference"]
+    if not isinstance(reference, (tuple, list)) or not all(isinstance(i, str) for i in reference):
+        raise EnvironmentFault(f"info['reference'] is {_short(reference)}, not a tuple of str")
+    return tuple(reference)
 
 
 def check_step(result: Any) -> tuple[str, float, bool, bool, Info]:

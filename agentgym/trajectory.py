@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.guidance import Guidance
 from agentgym.info import StopReason
 from agentgym.policy import FinishReason
 
@@ -27,6 +28,7 @@ class EpisodeSpec:
         seed: Seed of the environment.
         group_id: Group of replicas this episode belongs to.
         member: Index within the group.
+        guidance: How much of the reference is given at its beginning; None samples everything.
     """
 
     task_id: str | None
@@ -34,6 +36,7 @@ class EpisodeSpec:
     seed: int
     group_id: str
     member: int = 0
+    guidance: Guidance | None = None
 
 
 @dataclass(slots=True)
@@ -48,7 +51,7 @@ class Turn:
         versions: Weight version of each; int32 (n,).
         trainable: Whether each may enter the loss; bool (n,).
         finish_reason: Why the generation ended.
-        text: Decoded action tokens without the stop token.
+        text: The decoded response without the stop token, what was given of it included.
         action: What was sent to the environment.
         format_ok: The text had the form the parser asks for.
         action_valid: The environment accepted the action as admissible.
@@ -59,6 +62,8 @@ class Turn:
         abstract_action: Kind of the action.
         shareable: Other tasks may learn from this kind of action in this state.
         context_key: Name of the concrete situation, the same in every run.
+        given: How many of the last context tokens belong to the response: it was begun with them
+            (see :mod:`agentgym.guidance`), or, where nothing was sampled, consists of them.
     """
 
     context_ids: np.ndarray
@@ -79,11 +84,24 @@ class Turn:
     abstract_action: str = ""
     shareable: bool = False
     context_key: str = ""
+    given: int = 0
 
     @property
     def n_actions(self) -> int:
         """Number of sampled tokens."""
         return len(self.action_ids)
+
+    @property
+    def response_ids(self) -> np.ndarray:
+        """The whole response: what was given of it, and what was sampled."""
+        if not self.given:
+            return self.action_ids
+        return np.concatenate([self.context_ids[-self.given :], self.action_ids])
+
+    @property
+    def replayed(self) -> bool:
+        """Whether the turn was given as a whole: it is the oracle's, not the policy's."""
+        return self.given > 0 and not self.n_actions
 
 
 @dataclass(slots=True)
