@@ -14,6 +14,16 @@ _BUILTIN = (
         baselines="envs.alfworld.baselines:baselines",
         variants="envs.alfworld.expert:practice_games",
         tiny={"difficulty": "small"},
+        tiny_cloning={
+            "slips": 0.0,  # noise alone shows refused commands enough
+            "batch_size": 16,
+            "updates": 950,
+            "learning_rate": 6e-3,
+            "warmup": 30,
+            "decay_to": 0.05,
+            "observation_weight": 0.2,
+        },
+        tiny_training={"invalid_penalty": 0.2, "eval_also": ("valid_seen",)},
     ),
     EnvSpec(
         id="WebShop-v0",

@@ -27,16 +27,23 @@ class EnvSpec:
         env: Entry point of the :class:`~agentgym.env.TextEnv` subclass.
         prompt: Entry point of its :class:`~agentgym.prompts.EnvPrompt`.
         oracle: Entry point of ``demonstrate(env, rng, noise) -> Iterator[str]`` or None.
-        vector_env: Entry point of a native vector environment, or None.
+        vector_env: Entry point of a vector environment of its own; None for the suite's, which
+            steps any environment (:class:`~agentgym.vector.TextVectorEnv`).
         abstractions: Preset name to entry point of a progress abstraction.
         vocabulary: Entry point of ``vocabulary(**env_args) -> list[str]``, words and phrases
             for the tiny policy's tokenizer, or None.
         baselines: Entry point of ``baselines(env, specs) -> dict[str, dict[str, float]]``: fixed
             rules to print beside a policy's evaluation (name to quantity to value), or None.
         diagnostics: Metric name to the key of ``info["details"]`` that an evaluation averages.
+        metrics: Entry point of ``metrics(results) -> dict[str, float | None]``: the environment's
+            own measures over the :class:`~agentgym.evaluation.EpisodeResult` of an evaluation, for
+            ``python -m agentgym eval``, or None.
         variants: Entry point of ``variants(number, **env_args) -> list[dict]``: changes of the
             arguments that give other worlds of the same kind, to practise in, or None.
         tiny: Keyword arguments of ``gym.make`` that suit the tiny policy.
+        tiny_cloning: Settings of ``trainers.sft`` (its fields) that suit the tiny policy here,
+            where those of the preset ``tiny`` do not.
+        tiny_training: The same for the algorithms; settings that one does not have are left out.
         extra: Extra of this suite to install before the environment can be made, or a whole
             requirement such as ``my-envs[browser]``; None where nothing is needed.
 
@@ -53,14 +60,17 @@ class EnvSpec:
     vocabulary: str | None = None
     baselines: str | None = None
     diagnostics: Mapping[str, str] = field(default_factory=dict)
+    metrics: str | None = None
     variants: str | None = None
     tiny: Mapping[str, Any] = field(default_factory=dict)
+    tiny_cloning: Mapping[str, Any] = field(default_factory=dict)
+    tiny_training: Mapping[str, Any] = field(default_factory=dict)
     extra: str | None = None
 
     def __post_init__(self) -> None:
         given = (
             self.env, self.prompt, self.oracle, self.vector_env, self.vocabulary, self.baselines,
-            self.variants,
+            self.variants, self.metrics,
         )  # fmt: skip
         for entry_point in (*given, *self.abstractions.values()):
             if entry_point is not None:
@@ -94,7 +104,7 @@ def register(entry: EnvSpec) -> None:
     gym.register(
         id=entry.id,
         entry_point=_MAKE,
-        vector_entry_point="agentgym.registry:make_vector_env" if entry.vector_env else None,
+        vector_entry_point="agentgym.registry:make_vector_env",
         disable_env_checker=True,
         order_enforce=False,
         kwargs={"env_id": entry.id},
@@ -171,8 +181,10 @@ def make_env(env_id: str, **kwargs: Any) -> gym.Env[Any, Any]:
 
 
 def make_vector_env(env_id: str, **kwargs: Any) -> Any:
-    """Make a registered native vector environment; what ``gym.make_vec`` calls."""
+    """Make a vector environment in this process; what ``gym.make_vec`` calls."""
     entry = spec(env_id)
-    if entry.vector_env is None:
-        raise ValueError(f"{env_id} has no native vector environment; use sync or async")
-    return load(entry.vector_env, entry.extra)(**kwargs)
+    if entry.vector_env is not None:
+        return load(entry.vector_env, entry.extra)(**kwargs)
+    from agentgym.vector import make_text_vector
+
+    return make_text_vector(env_id, **kwargs)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from agentgym.registry import missing_extra
+from agentgym.registry import missing_extra, spec
 from trainers.config import PlayConfig, Preset, TrainConfig, require
 from trainers.run_dir import RunDirError, read_config, read_status
 
@@ -45,7 +45,8 @@ def parse_args(kind: type[Config], argv: Sequence[str] | None = None, program: s
         else:
             preset = _peek(arguments, "--preset") or "auto"
             require(preset in get_args(Preset), "preset", preset, "auto, tiny or paper")
-            default = with_preset(kind, preset, _peek(arguments, "--model"))  # type: ignore[arg-type]
+            model, env = _peek(arguments, "--model"), _peek(arguments, "--env")
+            default = with_preset(kind, preset, model, env)  # type: ignore[arg-type]
         config = tyro.cli(
             kind,
             args=arguments,
@@ -64,19 +65,39 @@ def parse_args(kind: type[Config], argv: Sequence[str] | None = None, program: s
     return config
 
 
-def with_preset(kind: type[Config], preset: Preset = "auto", model: str | None = None) -> Config:
+def with_preset(
+    kind: type[Config],
+    preset: Preset = "auto",
+    model: str | None = None,
+    env: str | None = None,
+) -> Config:
     """A config's defaults under a preset; its ``preset`` field names the one that was taken.
+
+    The preset ``tiny`` is the config's own (``TINY``), with what the environment's registry entry
+    changes of it.
 
     Args:
         kind: The config's class.
         preset: ``auto`` takes ``tiny`` for the model ``tiny`` and ``paper`` for others.
         model: The model; None is the default one.
+        env: The environment's id; None is the default one.
     """
-    changes: dict[str, Any] = {} if model is None else {"model": model}
+    given = {"model": model, "env": env}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     plain = kind(**changes)
     name = preset if preset != "auto" else ("tiny" if plain.model == "tiny" else "paper")
-    values = dict(kind.TINY) if name == "tiny" else {}
+    values = {**kind.TINY, **_settings_of_env(kind, plain.env)} if name == "tiny" else {}
     return kind(**(values | changes | {"preset": name}))
+
+
+def _settings_of_env(kind: type[PlayConfig], env: str) -> dict[str, Any]:
+    try:
+        entry = spec(env)
+    except (KeyError, ImportError):  # refused, with the reason, where the environment is opened
+        return {}
+    names = {field.name for field in dataclasses.fields(kind)}
+    settings = getattr(entry, kind.TINY_OF_ENV)
+    return {name: value for name, value in settings.items() if name in names}
 
 
 def _stored_config(kind: type[Config], folder: Path, arguments: Sequence[str]) -> Config:

@@ -7,13 +7,13 @@ what would be right.
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
+from agentgym.arguments import parse_pairs
 from agentgym.parsing import ActionFormat
 from agentgym.prompts import PromptMode
 from trainers.advantages.gae import EndRule
@@ -78,6 +78,8 @@ class PlayConfig:
     device: str | None = None
     threads: int = 1
 
+    #: Field of the registry's entries with an environment's own changes of the preset ``tiny``.
+    TINY_OF_ENV: ClassVar[str] = "tiny_training"
     #: Fields that differ from the defaults in the preset ``tiny``; subclasses extend it.
     TINY: ClassVar[Mapping[str, Any]] = {
         "max_action_tokens": 24,
@@ -182,6 +184,7 @@ class TrainConfig(PlayConfig):
         eval_every: Evaluate each so many steps; 0 only before and after.
         eval_episodes: Episodes of one evaluation.
         eval_split: Split for evaluation; None takes the last evaluation split.
+        eval_also: Further splits, evaluated before and after training.
         checkpoint_every: Steps between checkpoints.
         keep_checkpoints: How many to keep, beside the one with the best sampled success.
         logged_trajectories: Readable episodes written each step.
@@ -237,6 +240,7 @@ class TrainConfig(PlayConfig):
     eval_every: int = 0
     eval_episodes: int = 200
     eval_split: str | None = None
+    eval_also: tuple[str, ...] = ()
     checkpoint_every: int = 25
     keep_checkpoints: int = 2
     logged_trajectories: int = 4
@@ -388,25 +392,8 @@ def require(ok: bool, name: str, value: Any, right: str) -> None:
 
 
 def parse_env_args(pairs: Sequence[str]) -> dict[str, Any]:
-    """``["difficulty=small", "max_steps=8"]`` to keyword arguments.
-
-    Values are Python literals where they can be read as such, else text.
-
-    Raises:
-        ValueError: If an entry has no ``=`` or no identifier before it, or a key comes twice.
-    """
-    out: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key.isidentifier():
-            raise ValueError(f"--env-arg {pair!r} is not of the form KEY=VALUE")
-        if key in out:
-            raise ValueError(f"--env-arg names {key!r} twice")
-        try:
-            out[key] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            out[key] = text
-    return out
+    """The arguments of ``--env-arg``; see :func:`agentgym.arguments.parse_pairs`."""
+    return parse_pairs(pairs, "--env-arg")
 
 
 def _positive(value: float) -> bool:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.evaluation import evaluation_specs
 from agentgym.info import StopReason
-from agentgym.trajectory import EpisodeSpec, Trajectory
+from agentgym.trajectory import Trajectory
 from trainers.metrics import (
     Metric,
     MetricError,
@@ -27,32 +28,8 @@ __all__ = [
     "evaluation_table",
     "know_quantities",
     "rollout_metrics",
+    "type_table",
 ]
-
-# Held-out episodes are the same for every run: seeds of runs do not choose them.
-_EVALUATION_SEED = 20_000_003
-
-
-def evaluation_specs(ids: Sequence[str] | None, split: str | None, count: int) -> list[EpisodeSpec]:
-    """The episodes of an evaluation, the same for every run.
-
-    Args:
-        ids: Task ids of the split; None where the environment has no task set.
-        split: Its name.
-        count: Episodes. Where there are more than tasks, tasks repeat with other seeds.
-    """
-    rng = np.random.default_rng(_EVALUATION_SEED)
-    seeds = rng.integers(2**31 - 1, size=count)
-    order = rng.permutation(len(ids)) if ids else None
-    return [
-        EpisodeSpec(
-            ids[int(order[index % len(order)])] if ids and order is not None else None,
-            split,
-            int(seeds[index]),
-            f"e{index}",
-        )
-        for index in range(count)
-    ]
 
 
 def evaluation_metrics(
@@ -69,6 +46,9 @@ def evaluation_metrics(
         mode: ``sampled`` or ``greedy``.
         diagnostics: Metric name to the key of ``info["details"]`` whose mean it is, over episodes
             that have the key with a value.
+
+    Returns:
+        Quantities of all episodes and, if they are of several types, ``success/<type>``.
     """
     played = [item for item in trajectories if item.stop_reason != StopReason.INFRA_ERROR]
     if not played:
@@ -90,6 +70,7 @@ def evaluation_metrics(
         values = [item.details[key] for item in played if item.details.get(key) is not None]
         if values:
             numbers[name] = float(np.mean([float(value) for value in values]))
+    numbers |= _success_by_type(played)
     return {evaluation_name(split, mode, name): value for name, value in numbers.items()}
 
 
@@ -142,6 +123,38 @@ def evaluation_table(rows: Sequence[Mapping[str, MetricValue]]) -> list[dict[str
     return table
 
 
+def type_table(rows: Sequence[Mapping[str, MetricValue]]) -> list[dict[str, Any]]:
+    """Success by type of task in the first and last evaluation, as rows of a table.
+
+    Args:
+        rows: The run's metrics.
+
+    Returns:
+        One row a split and mode, with a column a type; empty where there is one type only.
+    """
+    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in rows:
+        for name, value in row.items():
+            parts = name.split("/")
+            of_type = parts[0] == "eval" and parts[3:4] == ["success"] and len(parts) == 5
+            if of_type and isinstance(value, int | float):
+                types = found.setdefault((parts[1], parts[2]), {})
+                types.setdefault(parts[4], []).append(float(value))
+    return [
+        {
+            "split": split,
+            "mode": mode,
+            **{
+                name: " -> ".join(f"{100 * value:.0f}%" for value in (series[0], series[-1]))
+                if len(series) > 1
+                else f"{100 * series[0]:.0f}%"
+                for name, series in types.items()
+            },
+        }
+        for (split, mode), types in found.items()
+    ]
+
+
 def rollout_metrics(trajectories: Sequence[Trajectory], version: int) -> dict[str, float]:
     """What the episodes of one step were like.
 
@@ -164,9 +177,6 @@ def rollout_metrics(trajectories: Sequence[Trajectory], version: int) -> dict[st
     rewards = np.array([item.total_reward for item in played])
     turns = sum(len(item.turns) for item in played)
     ages = np.array([version - item.min_version for item in played])
-    by_type: dict[str, list[bool]] = {}
-    for item in played:
-        by_type.setdefault(item.task_type.replace("/", "_") or "default", []).append(item.success)
     out |= {
         "reward_mean": float(rewards.mean()),
         "reward_std": float(rewards.std()),
@@ -182,9 +192,17 @@ def rollout_metrics(trajectories: Sequence[Trajectory], version: int) -> dict[st
     }
     for age, count in sorted(Counter(ages.tolist()).items()):
         out[f"staleness/{max(age, 0)}"] = count / len(played)
-    if len(by_type) > 1:
-        out |= {f"success/{name}": float(np.mean(wins)) for name, wins in sorted(by_type.items())}
-    return out
+    return out | _success_by_type(played)
+
+
+def _success_by_type(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Success of each type of task; nothing where there is one type only."""
+    by_type: dict[str, list[bool]] = {}
+    for item in trajectories:
+        by_type.setdefault(_segment(item.task_type), []).append(item.success)
+    if len(by_type) < 2:
+        return {}
+    return {f"success/{name}": float(np.mean(wins)) for name, wins in sorted(by_type.items())}
 
 
 def _turn_rate(trajectories: Sequence[Trajectory], flag: str) -> float:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from trainers.evaluation import (
     evaluation_table,
     know_quantities,
     rollout_metrics,
+    type_table,
 )
 from trainers.learner import Learner
 from trainers.metrics import check_metrics
@@ -95,10 +97,8 @@ class Trainer:
             raise ValueError(f"--critic is {config.critic}, but {kind.name} has no critic")
         self.world = World.open(config) if setup is None else setup.world
         self.cursor = self.world.cursor(config.seed)
-        ids, self.eval_split = self.world.evaluation_tasks(config.eval_split)
-        self.eval_specs: list[EpisodeSpec] = evaluation_specs(
-            ids, self.eval_split, config.eval_episodes
-        )
+        self.eval_split, self.eval_specs = self._evaluation(config.eval_split)
+        self.eval_also = [self._evaluation(split) for split in config.eval_also]
         know_quantities(self.world.spec.diagnostics)
 
         self.run_dir = self._open_run_dir()
@@ -217,8 +217,7 @@ class Trainer:
         self._log(self.step, row)
         self._unfinished = None
         if last or self.step % self.config.checkpoint_every == 0:
-            split = self.eval_split or "default"
-            self._checkpoint(row.get(evaluation_name(split, "sampled", "success")))
+            self._checkpoint(row.get(evaluation_name(self.eval_split, "sampled", "success")))
 
     def _sample(self) -> tuple[list[TrajectoryGroup], CreditBatch, dict[str, Any]]:
         """Sample and credit one batch; more where the algorithm found too little in it.
@@ -251,15 +250,23 @@ class Trainer:
 
     # Evaluation ---------------------------------------------------------------------------------
 
+    def _evaluation(self, split: str | None) -> tuple[str, list[EpisodeSpec]]:
+        """Name and episodes of the evaluation on a split."""
+        ids, name = self.world.evaluation_tasks(split)
+        return name or "default", evaluation_specs(ids, name, self.config.eval_episodes)
+
     def _evaluate(self) -> dict[str, Any]:
         began = time.perf_counter()
         out: dict[str, Any] = {}
         readable: list[tuple[str, list[Trajectory]]] = []
-        split = self.eval_split or "default"
-        for mode, temperature in (("sampled", self.config.temperature), ("greedy", 0.0)):
+        todo = [(self.eval_split, self.eval_specs)]
+        if self.step in (0, self.config.steps):
+            todo += self.eval_also
+        modes = (("sampled", self.config.temperature), ("greedy", 0.0))
+        for (split, specs), (mode, temperature) in product(todo, modes):
             collector = self.setup.collector(self.policy, temperature, evaluation=True)
             try:
-                played = self.source.play(collector, self.eval_specs)
+                played = self.source.play(collector, specs)
             finally:
                 collector.close()
             out |= evaluation_metrics(played, split, mode, self.world.spec.diagnostics)
@@ -271,15 +278,12 @@ class Trainer:
 
     def _baselines(self) -> dict[str, Any]:
         """The environment's fixed rules, on the episodes of the evaluation."""
-        split = self.eval_split or "default"
-        found = self.world.baselines(self.eval_specs)
-        for quantities in found.values():
-            know_quantities(quantities)
-        return {
-            evaluation_name(split, rule, quantity): value
-            for rule, quantities in found.items()
-            for quantity, value in quantities.items()
-        }
+        out: dict[str, Any] = {}
+        for split, specs in [(self.eval_split, self.eval_specs), *self.eval_also]:
+            for rule, quantities in self.world.baselines(specs).items():
+                know_quantities(quantities)
+                out |= {evaluation_name(split, rule, key): quantities[key] for key in quantities}
+        return out
 
     # Logging ------------------------------------------------------------------------------------
 
@@ -289,7 +293,11 @@ class Trainer:
     def _report(self) -> None:
         """The report, and before and after in a table; neither may spoil what was trained."""
         try:
-            self.console.table("evaluation", evaluation_table(read_metrics(self.run_dir.path)))
+            rows = read_metrics(self.run_dir.path)
+            self.console.table("evaluation", evaluation_table(rows))
+            by_type = type_table(rows)
+            if by_type:
+                self.console.table("success by type of task", by_type)
             self.console.note(f"report: {write_report(self.run_dir.path)}")
         except Exception as error:
             self.console.note(

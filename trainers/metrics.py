@@ -209,6 +209,12 @@ METRICS: tuple[Metric, ...] = (
     *_section(
         "Evaluation (mode: `sampled`, `greedy`, or a baseline such as `rule`, `oracle`)",
         ("eval/<split>/<mode>/success", "success", "fraction", "Episodes that solved their task."),
+        (
+            "eval/<split>/<mode>/success/<type>",
+            "<type>",
+            "fraction",
+            "Episodes of one type of task that solved it.",
+        ),
         ("eval/<split>/<mode>/score", "score", "", "Mean final score in [0, 1]."),
         ("eval/<split>/<mode>/score_se", "score SE", "", "Standard error of the mean score."),
         ("eval/<split>/<mode>/reward", "reward", "", "Mean undiscounted return."),

@@ -99,6 +99,7 @@ class SFTConfig(PlayConfig):
     eval_episodes: int = 200
     eval_split: str | None = None
 
+    TINY_OF_ENV: ClassVar[str] = "tiny_cloning"
     TINY: ClassVar[Mapping[str, Any]] = {
         **PlayConfig.TINY,
         "episodes": 3000,

@@ -61,7 +61,7 @@ def warm_start(
         ValueError: If the environment has no oracle.
     """
     entry = spec(env_id)
-    base = config if config is not None else with_preset(SFTConfig, "tiny", TINY)
+    base = config if config is not None else with_preset(SFTConfig, "tiny", TINY, entry.id)
     config = dataclasses.replace(base, env=entry.id, model=TINY, seed=seed)
     config.validate()
     shape = shape or TinyConfig()

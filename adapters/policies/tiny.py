@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from adapters.policies.causal_lm import CausalLM
-from adapters.policies.tokenization import END, PAD
+from adapters.policies.tokenization import END, NUMBERED, PAD
 
 __all__ = ["TinyConfig", "build_tiny"]
 
@@ -24,6 +24,7 @@ _HEAD = 32  # dimensions of a head
 _NOTE_GAIN = 1.5  # size of a note beside a token's embedding
 _COPY_GAIN = 4.0  # size of what is copied beside a token's embedding
 _BRANCH_GAIN = 0.2  # size of what other branches write, likewise
+_NUMBER_SHARE = 0.5  # size of what a number adds to its kind's embedding, beside an embedding
 _TURNING = 4  # frequencies, from the highest, that tell positions; the others compare contents
 _LOOK_BACK_SCALE = 2.5  # of normalised queries and keys: sharpness of the look back
 _LOOK_UP_SCALE = 1.5  # the same for the comparison with the notes
@@ -43,6 +44,8 @@ class TinyConfig:
             then hardly turn within an episode, and are free to compare contents.
         embedding_std: Standard deviation of the initial embeddings.
         induction: Start with one induction circuit in place (see :func:`build_tiny`).
+        numbered: Start with the embedding of a numbered name, such as ``mug 2``, composed of that
+            of its kind and that of its number.
     """
 
     layers: int = 2
@@ -52,6 +55,7 @@ class TinyConfig:
     rope_theta: float = 1e7
     embedding_std: float = 0.2
     induction: bool = True
+    numbered: bool = True
 
     def __post_init__(self) -> None:
         for name in ("layers", "heads", "intermediate", "max_positions"):
@@ -104,6 +108,8 @@ def build_tiny(tokenizer: Any, config: TinyConfig | None = None, *, seed: int = 
             )
         )
         _initialise(model, config)
+        if config.numbered:
+            _compose_numbered(model, tokenizer)
     return CausalLM(model, tokenizer)
 
 
@@ -124,6 +130,26 @@ def _initialise(model: PreTrainedModel, config: TinyConfig) -> None:
         inner.embed_tokens.weight[:, 0] = 3.0 * config.embedding_std
         notes = _look_back(inner.layers[0].self_attn, config)
         _look_up(inner.layers[1].self_attn, config, *notes)
+
+
+@torch.no_grad()
+def _compose_numbered(model: PreTrainedModel, tokenizer: Any) -> None:
+    """Embed each token for a kind and a number as the kind's token, moved a little by the number.
+
+    What is learned of ``mug 1`` then holds for ``mug 2`` from the start.
+    """
+    ids: dict[str, int] = tokenizer.get_vocab()
+    embedding = model.get_input_embeddings().weight
+    numbers: dict[str, Tensor] = {}
+    for token in sorted(ids):
+        parts = NUMBERED.fullmatch(token)
+        if parts is None or parts["kind"] not in ids:
+            continue
+        number = parts["number"]
+        if number not in numbers:
+            numbers[number] = _NUMBER_SHARE * embedding[ids[token]].clone()
+            numbers[number][0] = 0.0  # the constant of the induction circuit
+        embedding[ids[token]] = embedding[ids[parts["kind"]]] + numbers[number]
 
 
 def _look_back(attention: Any, config: TinyConfig) -> tuple[Tensor, Tensor]:

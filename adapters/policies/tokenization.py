@@ -28,7 +28,7 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
 from transformers import PreTrainedTokenizerFast
 
-__all__ = ["ACT", "CHAT_TEMPLATE", "END", "PAD", "build_tokenizer", "marked"]
+__all__ = ["ACT", "CHAT_TEMPLATE", "END", "NUMBERED", "PAD", "build_tokenizer", "marked"]
 
 PAD, END, USER, ACT, SYSTEM = "<|pad|>", "<|end|>", "<|user|>", "<|act|>", "<|system|>"
 
@@ -47,6 +47,8 @@ CHAT_TEMPLATE = (
 )
 
 _WORD, _JOIN, _ESCAPE = "\ue000", "\ue001", "\ue002"
+#: A token of the vocabulary that is a kind and a number, such as ``mug 2``.
+NUMBERED = re.compile(rf"(?P<kind>{_WORD}.*[^\W\d]){_WORD}(?P<number>\d+)", re.DOTALL)
 # The second character must neither open a word nor expect a blank after it.
 _ESCAPES = ((_ESCAPE, _ESCAPE + "~"), (_WORD, _ESCAPE + "^"), (_JOIN, _ESCAPE + "="))
 

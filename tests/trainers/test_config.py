@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+import agentgym
 from trainers.command_line import parse_args, with_preset
 from trainers.config import PlayConfig, TrainConfig, parse_env_args
 from trainers.grpo import GRPOConfig
 from trainers.li2sao import Li2SAOConfig
 from trainers.lisao import LiSAOConfig
 from trainers.run_dir import RunDir
+from trainers.sft import SFTConfig
 
 COMMON: list[tuple[dict[str, Any], str]] = [
     ({"slots": 0}, "--slots is 0; it must be at least 1"),
@@ -199,6 +201,30 @@ def test_presets_are_valid_and_say_their_name(kind: type[TrainConfig]) -> None:
     assert (tiny.learning_rate, paper.learning_rate) == (kind.TINY["learning_rate"], 1e-6)
     assert with_preset(kind, "paper").model == "tiny"
     assert set(kind.TINY) <= {field.name for field in fields(kind)}
+
+
+@pytest.mark.parametrize("env", agentgym.registered())
+def test_what_an_environment_changes_of_the_tiny_preset(env: str) -> None:
+    entry = agentgym.spec(env)
+    sft = with_preset(SFTConfig, "tiny", env=env)
+    sft.validate()
+    assert {name: getattr(sft, name) for name in entry.tiny_cloning} == entry.tiny_cloning
+    known = {
+        field.name for kind in (GRPOConfig, LiSAOConfig, Li2SAOConfig) for field in fields(kind)
+    }
+    assert set(entry.tiny_training) <= known
+    for kind in (GRPOConfig, LiSAOConfig, Li2SAOConfig):
+        config = with_preset(kind, "tiny", env=env)
+        config.validate()
+        for name in {field.name for field in fields(kind)} & set(entry.tiny_training):
+            assert getattr(config, name) == entry.tiny_training[name]
+    assert with_preset(GRPOConfig, model="a/b", env=env).invalid_penalty == 0.0
+    assert with_preset(GRPOConfig, env="Unknown-v0").env == "Unknown-v0"
+
+
+def test_flags_outrank_what_an_environment_changes() -> None:
+    config = parse_args(GRPOConfig, ["--env", "AlfWorld-v0", "--invalid-penalty", "0.5"])
+    assert (config.invalid_penalty, config.eval_also) == (0.5, ("valid_seen",))
 
 
 def test_published_hyperparameters() -> None:

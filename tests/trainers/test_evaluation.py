@@ -13,6 +13,7 @@ from trainers.evaluation import (
     evaluation_table,
     know_quantities,
     rollout_metrics,
+    type_table,
 )
 from trainers.metrics import MetricError, check_metrics, describe
 
@@ -61,7 +62,10 @@ def test_an_evaluation_leaves_out_what_was_lost_to_faults() -> None:
         "truncated_frac": pytest.approx(1 / 3),
         "n": 3,
         "hits": 3.0,
+        "kind_0": 0.5,
+        "kind_1": 0.0,
     }
+    assert found["eval/test/greedy/success/kind_0"] == 0.5
     check_metrics(found)
     assert evaluation_metrics(played()[3:], "test", "greedy", {}) == {"eval/test/greedy/n": 0}
 
@@ -117,3 +121,16 @@ def test_before_and_after_stand_side_by_side() -> None:
         {"split": "test", "mode": "rule", "success (step 0)": "0.300"},
     ]
     assert evaluation_table([]) == []
+
+
+def test_a_table_by_type_of_task() -> None:
+    rows = [
+        {"step": 0, "eval/t/greedy/success/put": 0.25, "eval/t/greedy/success": 0.5},
+        {"step": 5, "eval/t/greedy/success/put": None, "success/put": 0.9},
+        {"step": 9, "eval/t/greedy/success/put": 0.75, "eval/s/greedy/success/two": 1.0},
+    ]
+    assert type_table(rows) == [
+        {"split": "t", "mode": "greedy", "put": "25% -> 75%"},
+        {"split": "s", "mode": "greedy", "two": "100%"},
+    ]
+    assert type_table([{"step": 0, "eval/t/greedy/success": 0.5}]) == []

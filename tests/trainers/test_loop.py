@@ -292,6 +292,16 @@ def test_evaluations_do_not_touch_training(tmp_path: Path) -> None:
     assert_same(state(often), state(seldom))
 
 
+def test_further_splits_are_evaluated_before_and_after(tmp_path: Path) -> None:
+    train(LiSAO, LiSAOConfig, tmp_path, steps=2, eval_every=1, eval_also=("validation",))
+    shown = [
+        {name.split("/")[1] for name in row if name.startswith("eval/")} for row in rows(tmp_path)
+    ]
+    assert shown == [{"test", "validation"}, {"test"}, {"test", "validation"}]
+    with pytest.raises(ValueError, match="unknown split 'dev'"):
+        train(LiSAO, LiSAOConfig, tmp_path / "other", eval_also=("dev",))
+
+
 def test_nothing_is_made_when_something_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     for changes, message in (

@@ -88,6 +88,31 @@ def test_a_saved_model_is_an_ordinary_folder(tokenizer, tmp_path: Path) -> None:
     assert again.tokenizer.chat_template == tokenizer.chat_template
 
 
+def test_a_numbered_name_starts_as_its_kind_and_its_number() -> None:
+    phrases = ["mug", "mug 1", "mug 2", "cup", "cup 1", "cup 2", "sink basin", "sink basin 1", "7"]
+    tokenizer = build_tokenizer(phrases)
+    with torch.no_grad():
+        weights = build_tiny(tokenizer).model.get_input_embeddings().weight
+        vector = {text: weights[only(tokenizer, text)] for text in phrases}
+        one, two = (vector[f"mug {n}"] - vector["mug"] for n in (1, 2))
+        for kind in ("cup", "sink basin"):
+            assert torch.allclose(vector[f"{kind} 1"] - vector[kind], one, atol=1e-6)
+        assert torch.allclose(vector["cup 2"] - vector["cup"], two, atol=1e-6)
+        assert not torch.allclose(one, two, atol=1e-2)
+        plain = build_tiny(tokenizer, TinyConfig(numbered=False)).model
+        others = plain.get_input_embeddings().weight
+        changed = {
+            text for text in phrases if not torch.equal(others[only(tokenizer, text)], vector[text])
+        }
+    assert changed == {text for text in phrases if text[-1] in "12"}
+
+
+def only(tokenizer, text: str) -> int:
+    ids = tokenizer.encode(text)
+    assert len(ids) == 1, (text, ids)
+    return ids[0]
+
+
 def test_bad_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="heads must be >= 1, got 0"):
         TinyConfig(heads=0)
