@@ -14,6 +14,8 @@ import os
 import statistics
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,36 +37,50 @@ def train(algorithm: str, env: str, seed: int, out: Path) -> Path:
     return folder
 
 
-def line(folder: Path) -> str:
-    """Success before and after, sampled and greedy, and when the critic took over."""
+def splits_of(folder: Path) -> list[str]:
+    """Splits that a run evaluated at its end, the one of its curve first."""
+    rows = read_metrics(folder)
+    named = [{name.split("/")[1] for name in row if name.startswith("eval/")} for row in rows]
+    often = Counter(split for splits in named for split in splits)
+    return sorted(named[-1], key=lambda split: (-often[split], split))
+
+
+def lines(folder: Path) -> Iterator[str]:
+    """For each split, success before and after, sampled and greedy; then how it went."""
     rows = read_metrics(folder)
     first, last = rows[0], rows[-1]
-    split = next(name.split("/")[1] for name in last if name.startswith("eval/"))
-    cells = [f"{folder.name:12}"]
-    for mode in ("sampled", "greedy"):
-        key = f"eval/{split}/{mode}/success"
-        cells.append(f"{mode} {float(first[key]):6.1%} -> {float(last[key]):6.1%}")
-    share = f"eval/{split}/sampled/first_result_share"
-    if share in last:
-        cells.append(f"first result {float(last[share]):5.1%}")
+    for split in splits_of(folder):
+        cells = [f"{folder.name:12}", f"{split:12}"]
+        for mode in ("sampled", "greedy"):
+            key = f"eval/{split}/{mode}/success"
+            cells.append(f"{mode} {float(first[key]):6.1%} -> {float(last[key]):6.1%}")
+        invalid = f"eval/{split}/sampled/invalid_rate"
+        cells.append(f"inadmissible {float(first[invalid]):5.1%} -> {float(last[invalid]):5.1%}")
+        share = f"eval/{split}/sampled/first_result_share"
+        if share in last:
+            cells.append(f"first result {float(last[share]):5.1%}")
+        yield "  ".join(cells)
+    cells = [f"{folder.name:12}", f"{float(last['elapsed_s']) / 60:.1f} min"]
     if "switch_step" in last:
         cells.append(f"switch after step {last['switch_step']}, forced: {last['forced']}")
-    cells.append(f"{float(last['elapsed_s']) / 60:.1f} min")
-    return "  ".join(cells)
+    yield "  ".join(cells)
 
 
-def gain(folders: list[Path]) -> str:
-    """Mean over seeds of success after training."""
-    cells = []
-    for mode in ("sampled", "greedy"):
-        values = []
-        for folder in folders:
-            last = read_metrics(folder)[-1]
-            values += [
-                float(value) for name, value in last.items() if name.endswith(f"/{mode}/success")
-            ]
-        cells.append(f"{mode} {statistics.mean(values):.1%}")
-    return "mean: " + ", ".join(cells)
+def means(name: str, folders: list[Path]) -> Iterator[str]:
+    """Means over seeds, before and after: success, and success by type of task."""
+    ends = [(rows[0], rows[-1]) for rows in map(read_metrics, folders)]
+    for split in splits_of(folders[0]):
+        for mode in ("sampled", "greedy"):
+            start = f"eval/{split}/{mode}/success"
+            keys = [key for key in ends[0][1] if key == start or key.startswith(start + "/")]
+            cells = []
+            for key in keys:
+                before, after = (
+                    statistics.mean(float(end[index][key]) for end in ends) for index in (0, 1)
+                )
+                what = key.removeprefix(start).lstrip("/") or "success"
+                cells.append(f"{what} {before:.1%} -> {after:.1%}")
+            yield f"{name:12}  {split} {mode}, mean of {len(folders)}: " + ", ".join(cells)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -84,7 +100,9 @@ def main(argv: list[str] | None = None) -> int:
     folders = [first, *rest]
     for name in options.algorithms:
         own = [folder for folder in folders if folder.name.rpartition("-")[0] == name]
-        print(*(line(folder) for folder in own), f"{name}  {gain(own)}", sep="\n")
+        for folder in own:
+            print(*lines(folder), sep="\n")
+        print(*means(name, own), sep="\n")
     for path in write_comparison(folders, options.out / "comparison.svg"):
         print(path)
     return 0
