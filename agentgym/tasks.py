@@ -18,6 +18,8 @@ class TaskSet:
         splits: Split name to the ids it holds, or to a function that returns them.
         train_split: The split that training draws from.
         eval_splits: The splits that evaluation reports, in order.
+        difficulty: From a task id to a number that is larger for harder tasks, for curricula; None
+            where tasks are not ranked.
 
     Raises:
         ValueError: If a named split is absent, or an id stands twice.
@@ -30,7 +32,9 @@ class TaskSet:
         *,
         train_split: str,
         eval_splits: Sequence[str],
+        difficulty: Callable[[str], float] | None = None,
     ) -> None:
+        self.difficulty = difficulty
         self._sources = dict(splits)
         self._ids: dict[str, tuple[str, ...]] = {}
         self._split_of: dict[str, str] = {}

@@ -160,6 +160,12 @@ class Trajectory:
         return sum(turn.n_actions for turn in self.turns)
 
     @property
+    def given(self) -> int:
+        """How much was given: turns of the oracle, or else tokens of the first response."""
+        replayed = sum(turn.replayed for turn in self.turns)
+        return replayed or sum(turn.given for turn in self.turns)
+
+    @property
     def usable(self) -> bool:
         """Whether the episode says something about the policy and holds anything to learn from."""
         return self.stop_reason not in _UNUSABLE and self.n_actions > 0

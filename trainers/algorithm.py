@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from agentgym.guidance import Guidance
 from agentgym.info import StopReason
 from agentgym.packing import Credit
 from agentgym.trajectory import Trajectory, TrajectoryGroup
@@ -42,10 +43,19 @@ class Plan:
     Attributes:
         tasks: Number of different tasks.
         group_size: Rollouts of each task.
+        guidance: What is given to each member of a group, in their order; nothing to any where it
+            is empty.
     """
 
     tasks: int
     group_size: int
+    guidance: tuple[Guidance | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.guidance and len(self.guidance) != self.group_size:
+            raise ValueError(
+                f"guidance for {len(self.guidance)} members of groups of {self.group_size}"
+            )
 
     @property
     def trajectories(self) -> int:
@@ -163,7 +173,7 @@ def turn_rewards(trajectory: Trajectory, invalid_penalty: float) -> np.ndarray:
     """Rewards of the turns, with the penalty for bad actions spread over the turns that had one.
 
     The penalties add up to ``invalid_penalty`` times the share of inadmissible or malformed
-    actions, and each stands on its own turn.
+    actions, and each stands on its own turn. Turns that were given are not the policy's actions.
 
     Args:
         trajectory: The episode.
@@ -175,7 +185,8 @@ def turn_rewards(trajectory: Trajectory, invalid_penalty: float) -> np.ndarray:
     rewards = trajectory.rewards
     if invalid_penalty and trajectory.turns:
         bad = [not (turn.format_ok and turn.action_valid) for turn in trajectory.turns]
-        rewards = rewards - invalid_penalty * np.asarray(bad, np.float64) / len(bad)
+        own = sum(not turn.replayed for turn in trajectory.turns)
+        rewards = rewards - invalid_penalty * np.asarray(bad, np.float64) / max(own, 1)
     return rewards
 
 

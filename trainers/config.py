@@ -107,6 +107,11 @@ class PlayConfig:
         require(bool(self.model), "model", self.model, "tiny, a folder, or a hub id")
         parse_env_args(self.env_arg)
 
+    @property
+    def needs_reference(self) -> bool:
+        """Whether episodes begin with parts of a reference, so that there has to be one."""
+        return False
+
     def _check(self, right: str, ok: Callable[[Any], bool], *names: str) -> None:
         for name in names:
             require(ok(getattr(self, name)), name, getattr(self, name), right)
@@ -132,6 +137,10 @@ class TrainConfig(PlayConfig):
         resume: Run directory to continue. Its configuration is used; ``--steps`` may be raised.
         critic: Folder of a pretrained critic (what ``trainers.value_pretrain`` writes).
         trajectories: Trajectories of one step (N). Groups divide it.
+        task_order: ``easy_first`` plays the easier training tasks first (a curriculum), where the
+            environment ranks them.
+        order_stretch: Sort so many tasks of the shuffled order at a time, so that a run that does
+            not get through all of them meets hard ones too; None sorts all.
         learning_rate: Peak learning rate of the actor.
         adam_betas: Exponential decay rates of AdamW.
         weight_decay: Decoupled weight decay.
@@ -197,6 +206,8 @@ class TrainConfig(PlayConfig):
     critic: Path | None = None
 
     trajectories: int = 128
+    task_order: Literal["shuffled", "easy_first"] = "shuffled"
+    order_stretch: int | None = None
 
     learning_rate: float = 1e-6
     adam_betas: tuple[float, float] = (0.9, 0.999)
@@ -303,7 +314,8 @@ class TrainConfig(PlayConfig):
             lambda v: len(v) == 2 and all(0 <= beta < 1 for beta in v),
             "adam_betas",
         )
-        self._check("at least 1, or None", lambda v: v is None or v >= 1, "decay_steps")
+        optional = ("decay_steps", "order_stretch")
+        self._check("at least 1, or None", lambda v: v is None or v >= 1, *optional)
         self._check("between 0 and 1", lambda v: 0 <= v <= 1, "decay_to")
         self._check(
             f"at most --trajectories ({self.trajectories})",

@@ -175,7 +175,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory], version: int) -> dict[st
     if not played:
         return out
     rewards = np.array([item.total_reward for item in played])
-    turns = sum(len(item.turns) for item in played)
+    turns = sum(not turn.replayed for item in played for turn in item.turns)
     ages = np.array([version - item.min_version for item in played])
     out |= {
         "reward_mean": float(rewards.mean()),
@@ -207,7 +207,9 @@ def _success_by_type(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 def _turn_rate(trajectories: Sequence[Trajectory], flag: str) -> float:
     """Share of all turns on which ``flag`` is False."""
-    flags: list[Any] = [getattr(turn, flag) for item in trajectories for turn in item.turns]
+    flags: list[Any] = [
+        getattr(turn, flag) for item in trajectories for turn in item.turns if not turn.replayed
+    ]
     return 1.0 - float(np.mean(flags)) if flags else 0.0
 
 

@@ -297,9 +297,10 @@ class Learner:
             metrics["value_loss"] = fit.metrics["value_loss"]
         with torch.no_grad():
             count = mask.sum().clamp(min=1)
-            difference = torch.where(mask, logp - rolled, torch.zeros_like(rolled)).abs()
+            known = mask & ~torch.isnan(rolled)  # tokens that nobody sampled have no log-prob
+            difference = torch.where(known, logp - rolled, torch.zeros_like(rolled)).abs()
             metrics["logp_diff_max"] = float(difference.max())
-            metrics["logp_diff_mean"] = float(difference.sum() / count)
+            metrics["logp_diff_mean"] = float(difference.sum() / known.sum().clamp(min=1))
             metrics["advantage_mean"] = float((advantages * mask).sum() / count)
         return loss, metrics
 

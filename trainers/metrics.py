@@ -137,6 +137,14 @@ METRICS: tuple[Metric, ...] = (
         ("baseline_b", "b", "reward", "Level subtracted from single rollouts' returns."),
     ),
     *_section(
+        "Guidance (G2RPO-A)",
+        ("guidance_length", "guidance", "", "Tokens or turns asked to be given.", "count"),
+        ("guided_frac", "guided", "fraction", "Episodes that began with something given."),
+        ("given_mean", "given", "", "Mean tokens or turns given to these."),
+        ("success_guided", "success guided", "fraction", "Guided episodes that were solved."),
+        ("success_unguided", "success free", "fraction", "Other episodes that were solved."),
+    ),
+    *_section(
         "Policy update",
         ("loss_policy", "policy loss", "", "Policy loss, all its terms."),
         ("loss_kl", "KL loss", "", "Its KL term, coefficient included."),

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from agentgym.collector import Collector
+from agentgym.guidance import Guidance
 from agentgym.trajectory import (
     EpisodeSpec,
     Trajectory,
@@ -45,6 +46,8 @@ class TaskCursor:
         ids: Task ids of the training split; None draws tasks by environment seed.
         split: Name of that split.
         seed: Seed of the order and of the episodes.
+        difficulty: Puts the easier tasks of each stretch first; None leaves the seeded order.
+        stretch: Tasks that are sorted together; None sorts all of an epoch.
         position: Groups handed out so far.
         replay: Numbers of groups to hand out again first: those that were under way when the
             run that is resumed was stopped.
@@ -53,12 +56,23 @@ class TaskCursor:
     ids: tuple[str, ...] | None
     split: str | None
     seed: int
+    difficulty: Callable[[str], float] | None = None
+    stretch: int | None = None
     position: int = 0
     replay: list[int] = field(default_factory=list)
     _order: tuple[int, np.ndarray] | None = field(default=None, repr=False)
 
-    def take(self, groups: int, group_size: int) -> list[EpisodeSpec]:
-        """Episodes of the next groups; the members of a group are replicas of one (task, seed)."""
+    def take(
+        self, groups: int, group_size: int, guidance: Sequence[Guidance | None] = ()
+    ) -> list[EpisodeSpec]:
+        """Episodes of the next groups; the members of a group are replicas of one (task, seed).
+
+        Args:
+            groups: How many.
+            group_size: Members of each.
+            guidance: What each member of a group is given; empty for nothing.
+        """
+        given = list(guidance) or [None] * group_size
         specs: list[EpisodeSpec] = []
         for _ in range(groups):
             if self.replay:
@@ -69,7 +83,7 @@ class TaskCursor:
             episode_seed = int(np.random.default_rng([self.seed, number, 0xE9]).integers(2**31 - 1))
             task_id = self._task(number)
             specs += [
-                EpisodeSpec(task_id, self.split, episode_seed, f"g{number}", member)
+                EpisodeSpec(task_id, self.split, episode_seed, f"g{number}", member, given[member])
                 for member in range(group_size)
             ]
         return specs
@@ -93,8 +107,20 @@ class TaskCursor:
         epoch, at = divmod(number, len(self.ids))
         if self._order is None or self._order[0] != epoch:
             rng = np.random.default_rng([self.seed, epoch, 0x7A5C])
-            self._order = (epoch, rng.permutation(len(self.ids)))
+            self._order = (epoch, self._sorted(rng.permutation(len(self.ids))))
         return self.ids[int(self._order[1][at])]
+
+    def _sorted(self, order: np.ndarray) -> np.ndarray:
+        """An epoch's order with each stretch from easy to hard; equals keep their places."""
+        if self.difficulty is None:
+            return order
+        assert self.ids is not None
+        out = []
+        width = self.stretch or len(order)
+        for start in range(0, len(order), width):
+            part = order[start : start + width].tolist()
+            out += sorted(part, key=lambda index: self.difficulty(self.ids[index]))  # type: ignore
+        return np.asarray(out, order.dtype)
 
 
 class Source(Protocol):
@@ -160,7 +186,7 @@ class SyncSource:
 
     def next_groups(self, plan: Plan, count: int) -> list[TrajectoryGroup]:
         """See :class:`Source`."""
-        specs = self.cursor.take(count // plan.group_size, plan.group_size)
+        specs = self.cursor.take(count // plan.group_size, plan.group_size, plan.guidance)
         self._uncommitted += dict.fromkeys(spec.group_id for spec in specs)
         began = time.perf_counter()
         groups = group_trajectories(self.play(self.collector, specs))
@@ -376,7 +402,8 @@ class AsyncSource:
                 room = rollout_capacity(
                     self._staleness, self._version, self._admitted, 0, self._batch
                 )
-                specs = self.cursor.take(1, size) if room >= size else []
+                given = self._plan.guidance
+                specs = self.cursor.take(1, size, given) if room >= size else []
                 if specs:
                     self._admitted += size
                     self._pending[specs[0].group_id] = _Pending(size)

@@ -19,7 +19,7 @@ from agentgym.prompts import ConversationRenderer, EnvPrompt, WindowedRenderer, 
 from agentgym.registry import EnvSpec, load, spec
 from agentgym.tasks import TaskSet
 from agentgym.trajectory import EpisodeSpec
-from trainers.config import PlayConfig, parse_env_args
+from trainers.config import PlayConfig, TrainConfig, parse_env_args
 from trainers.rollouts import TaskCursor
 
 __all__ = ["Setup", "World", "announce"]
@@ -42,6 +42,8 @@ class World:
         make_env: Makes one environment.
         prompt: Its words.
         tasks: Its tasks, or None.
+        easy_first: Training plays the easier tasks first.
+        order_stretch: Among so many tasks; None means all.
     """
 
     spec: EnvSpec
@@ -49,6 +51,8 @@ class World:
     make_env: Callable[[], gym.Env[Any, Any]]
     prompt: EnvPrompt
     tasks: TaskSet | None
+    easy_first: bool = False
+    order_stretch: int | None = None
 
     @classmethod
     def open(cls, config: PlayConfig) -> World:
@@ -71,7 +75,36 @@ class World:
         probe.close()
         form = config.action_format or ("bare" if tiny else "tags")
         prompt = load(entry.prompt, entry.extra)(action_format=form)
-        return cls(entry, env_args, make_env, prompt, tasks)
+        world = cls(entry, env_args, make_env, prompt, tasks)
+        if isinstance(config, TrainConfig):
+            world.easy_first = config.task_order == "easy_first"
+            world.order_stretch = config.order_stretch
+        if config.needs_reference:
+            world._check_reference()
+        return world
+
+    def make_expert_env(self) -> gym.Env[Any, Any]:
+        """An environment that tells its reference."""
+        return gym.make(self.spec.id, **{**self.env_args, "expert": True})
+
+    def _check_reference(self) -> None:
+        """Try out whether there is guidance to be had."""
+        ids, split = self.training_tasks()
+        options = {"task_id": ids[0], "split": split} if ids else {}
+        try:
+            env = self.make_expert_env()
+            _, info = env.reset(seed=0, options=options)
+            env.close()
+        except (TypeError, NotImplementedError) as error:
+            raise ValueError(
+                f"guidance needs a reference, and {self.spec.id} has none: {error}; train with "
+                "--guidance none"
+            ) from error
+        if not info.get("reference"):
+            raise ValueError(
+                f"guidance needs a reference, and task {info.get('task_id')!r} of {self.spec.id} "
+                "has none; give data that have, or train with --guidance none"
+            )
 
     def training_tasks(self) -> tuple[tuple[str, ...] | None, str | None]:
         """Ids and name of the split that training plays; None and None without a task set.
@@ -115,7 +148,14 @@ class World:
     def cursor(self, seed: int) -> TaskCursor:
         """A walk through the training tasks."""
         ids, split = self.training_tasks()
-        return TaskCursor(ids, split, seed)
+        ranks = self.tasks.difficulty if self.tasks is not None else None
+        if self.easy_first and ranks is None:
+            raise ValueError(
+                f"--task-order is easy_first, but {self.spec.id} does not rank its tasks; leave it "
+                "out"
+            )
+        ranks = ranks if self.easy_first else None
+        return TaskCursor(ids, split, seed, ranks, self.order_stretch)
 
     def baselines(self, episodes: Sequence[EpisodeSpec]) -> dict[str, dict[str, float]]:
         """What the environment's fixed rules achieve on some episodes: rule, quantity, value."""
@@ -205,4 +245,5 @@ class Setup:
             episode_deadline=config.episode_deadline,
             run_seed=0 if evaluation else config.seed,
         )
-        return Collector(self.world.make_env, self.renderer, policy, limits)
+        expert = None if evaluation else self.world.make_expert_env
+        return Collector(self.world.make_env, self.renderer, policy, limits, expert)
