@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from trainers.evaluation import type_table
 from trainers.metrics import MetricError, describe, format_metric, format_number
 from trainers.report.chart import draw_strip
 from trainers.report.data import Evaluation, RunData, mean, number
@@ -163,7 +164,11 @@ def _result(run: RunData) -> str:
     cards = "".join(_headline_card(row, rules.get(row["split"])) for row in policy)
     if not cards:
         cards = _training_card(run)
-    parts = [f'<div class="cards">{cards}</div>' if cards else "", _evaluation_table(rows)]
+    parts = [
+        f'<div class="cards">{cards}</div>' if cards else "",
+        _evaluation_table(rows),
+        _type_table(run),
+    ]
     switches = [s for s in run.switches if s.to == "single"]
     if run.has("skill_raw", "skill_ema", "switch_step") or switches:
         parts.append(_switch_note(run))
@@ -261,6 +266,25 @@ def _evaluation_table(rows: Sequence[dict[str, Any]]) -> str:
         '<div class="card scroll" style="margin-top:14px"><table><tr><th>split</th><th>mode</th>'
         '<th></th><th class="n">step</th><th class="n">success</th><th class="n">95% interval</th>'
         f'<th class="n">episodes</th>{head}</tr>{"".join(body)}</table></div>'
+    )
+
+
+def _type_table(run: RunData) -> str:
+    """Success by type of task, before and after."""
+    rows = type_table([{name: number(row[name]) for name in row} for row in run.rows])
+    if not rows:
+        return ""
+    types = sorted({name for row in rows for name in row} - {"split", "mode"})
+    head = "".join(f'<th class="n">{safe(name)}</th>' for name in types)
+    body = "".join(
+        f"<tr><td>{safe(row['split'])}</td><td>{safe(row['mode'])}</td>"
+        + "".join(f'<td class="n">{safe(row.get(name, ""))}</td>' for name in types)
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        '<div class="card scroll" style="margin-top:14px"><table><caption>Success by type of task'
+        f"</caption><tr><th>split</th><th>mode</th>{head}</tr>{body}</table></div>"
     )
 
 

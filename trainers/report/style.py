@@ -96,6 +96,7 @@ section{scroll-margin-top:44px}
   padding:9px 14px;margin:14px 0 0}
 .alert.bad{border-color:var(--bad);background:var(--bad-back)}
 .scroll{overflow-x:auto}
+caption{text-align:left;padding:2px 0 6px;font-weight:600}
 table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}
 th{text-align:left;font-weight:600;color:var(--soft);border-bottom:1px solid var(--line);
   padding:5px 12px 5px 0;white-space:nowrap}

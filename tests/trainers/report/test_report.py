@@ -92,6 +92,23 @@ def full_run(tmp_path_factory):
     return path
 
 
+def test_success_by_type_of_task(tmp_path):
+    run = make_run(tmp_path / "run", close=None)
+    for step, share in ((61, 0.25), (62, 0.75)):
+        run.log_metrics(
+            step,
+            {
+                "eval/test/sampled/success/pick_two": share,
+                "eval/test/sampled/success/look": 10**400,
+            },
+        )
+    run.close()
+    page = check(render_run(load_run(tmp_path / "run")))
+    assert "Success by type of task" in page
+    assert "pick_two" in page
+    assert "25% -> 75%" in page
+
+
 class TestFullRun:
     def test_it_is_one_self_contained_page(self, full_run):
         path = write_report(full_run)
