@@ -23,7 +23,14 @@ _BUILTIN = (
             "decay_to": 0.05,
             "observation_weight": 0.2,
         },
-        tiny_training={"invalid_penalty": 0.2, "eval_also": ("valid_seen",)},
+        tiny_training={
+            "trajectories": 128,  # tasks differ more than in the shop
+            "steps": 120,
+            "decay_steps": 120,
+            "eval_every": 40,
+            "invalid_penalty": 0.2,
+            "eval_also": ("valid_seen",),
+        },
     ),
     EnvSpec(
         id="WebShop-v0",
