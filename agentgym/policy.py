@@ -9,7 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["Completion", "FinishReason", "Policy", "Request", "Sampling"]
+__all__ = ["Completion", "FinishReason", "Policy", "PolicyError", "Request", "Sampling"]
+
+
+class PolicyError(RuntimeError):
+    """The engine behind a policy failed or is gone; the cause is attached."""
 
 
 class FinishReason(StrEnum):

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import math
 import os
 import re
 import warnings
@@ -27,6 +26,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
 from agentgym.files import write_atomically
+from agentgym.recording import readable
 from agentgym.trajectory import Trajectory
 from trainers.checkpoint import (
     Checkpoint,
@@ -389,47 +389,7 @@ def pick_readable(trajectories: Iterable[Trajectory], n: int = 4) -> list[Trajec
 
 
 def _readable(trajectory: Trajectory) -> dict[str, Any]:
-    spec = trajectory.spec
-    return {
-        "task_id": trajectory.task_id or spec.task_id,
-        "task_type": trajectory.task_type,
-        "split": trajectory.split or spec.split,
-        "seed": spec.seed,
-        "group_id": spec.group_id,
-        "member": spec.member,
-        "goal": trajectory.goal,
-        "stop_reason": str(trajectory.stop_reason),
-        "terminated": trajectory.terminated,
-        "truncated": trajectory.truncated,
-        "success": bool(trajectory.success),
-        "score": _finite(trajectory.score),
-        "reward": _finite(trajectory.total_reward),
-        "action_tokens": trajectory.n_actions,
-        "error": trajectory.error,
-        "details": to_json(trajectory.details, place="details"),
-        "turns": [
-            {
-                "observation": turn.observation,
-                "text": turn.text,
-                "action": turn.action,
-                "reward": _finite(turn.reward),
-                "score": _finite(turn.score),
-                "format_ok": bool(turn.format_ok),
-                "action_valid": bool(turn.action_valid),
-                "finish_reason": str(turn.finish_reason),
-                "context_tokens": len(turn.context_ids),
-                "action_tokens": turn.n_actions,
-                "versions": [int(turn.versions.min()), int(turn.versions.max())]
-                if turn.n_actions
-                else [],
-            }
-            for turn in trajectory.turns
-        ],
-    }
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    return readable(trajectory) | {"details": to_json(trajectory.details, place="details")}
 
 
 def _now() -> str:

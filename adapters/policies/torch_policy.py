@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -15,17 +15,14 @@ import torch
 
 from adapters.policies.causal_lm import CausalLM
 from adapters.policies.engine import Engine, Job
-from agentgym.policy import Completion, FinishReason, Request
+from adapters.policies.models import resolve_model
+from agentgym.policy import Completion, FinishReason, PolicyError, Request
 
-__all__ = ["PolicyError", "TorchPolicy"]
+__all__ = ["PolicyError", "TorchPolicy", "open_policy"]
 
 # Rounds of the event loop without a new request after which a step begins.
 _QUIET_ROUNDS = 2
 _MOST_ROUNDS = 64
-
-
-class PolicyError(RuntimeError):
-    """The sampler failed; the cause is attached."""
 
 
 class TorchPolicy:
@@ -296,3 +293,32 @@ class TorchPolicy:
     def _set_threads(self) -> None:
         if self._threads is not None and torch.get_num_threads() != self._threads:
             torch.set_num_threads(self._threads)
+
+
+def open_policy(
+    *,
+    model: str,
+    env_id: str,
+    env_args: Mapping[str, Any] | None = None,
+    slots: int = 64,
+    max_context: int | None = None,
+    device: str | None = None,
+    threads: int = 1,
+    say: Callable[[str], None] = print,
+) -> tuple[TorchPolicy, Any]:
+    """The policy and the tokenizer its prompts are rendered with, for command lines.
+
+    Args:
+        model: ``tiny``, a folder, or a hub id; see :func:`adapters.policies.models.resolve_model`.
+        env_id: Environment that it is to act in.
+        env_args: The environment's arguments.
+        slots: Requests that run together.
+        max_context: Most tokens of prompt and answer.
+        device: Torch device; None takes CUDA where there is one.
+        threads: Torch threads for one operation on CPU.
+        say: Is told what takes time.
+    """
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    lm = resolve_model(model, env_id, env_args, device=place, dtype="auto", say=say)
+    policy = TorchPolicy(lm, max_slots=slots, max_context=max_context, threads=threads)
+    return policy, lm.tokenizer

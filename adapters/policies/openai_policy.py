@@ -1,0 +1,491 @@
+"""A policy over any OpenAI-compatible server, for evaluation and for collecting data."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import math
+import os
+import random
+import re
+import time
+import warnings
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+
+from adapters.policies import chat_text
+from adapters.policies.chat_text import ChatText
+from adapters.policies.http_json import HttpClient, Reply, TransportError
+from adapters.policies.throttle import Throttle
+from agentgym.policy import Completion, FinishReason, PolicyError, Request
+
+__all__ = ["EndpointConfig", "OpenAIPolicy", "open_policy"]
+
+Api = Literal["chat", "tokens"]
+
+_NO_LIMIT = 1 << 30
+_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+# No trouble of the moment: waiting does not mend these, whatever their status.
+_FINAL = ("insufficient_quota", "billing_hard_limit_reached")
+_OVERFLOW = re.compile(
+    r"context_length_exceeded|maximum context length|context window|max_model_len|"
+    r"prompt is too long|input is too long",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointConfig:
+    """A server and how to treat it.
+
+    Attributes:
+        base_url: Up to and including the version, for instance ``http://127.0.0.1:8000/v1``.
+        model: What the server calls the model.
+        api: ``chat`` sends messages to ``/chat/completions`` (any server). ``tokens`` sends token
+            ids to ``/completions`` and wants token ids with log-probs back (vLLM's server), which
+            makes data that can be trained on.
+        key_variable: Environment variable that holds the key. Only servers elsewhere need one.
+        max_context: Most tokens of prompt and answer; None leaves it to the server.
+        exact_logprobs: With ``tokens``: the server was started with processed log-probs, so that
+            they are those of the sampling distribution at every temperature. Otherwise tokens
+            that are sampled at a temperature other than 1 are marked as not trainable.
+        version: Weight version that is recorded on every token.
+        concurrency: Most requests at a time.
+        requests_per_minute: Rate limit, or None.
+        tokens_per_minute: Rate limit, prompt and answer together, or None.
+        request_timeout: Seconds for one try.
+        deadline: Seconds for one generation with all its tries and waits.
+        retries: Most tries after the first.
+        backoff: Seconds before the first retry; doubled for each further one, up to a minute, and
+            shortened by up to half at random. ``Retry-After`` of the server overrules it.
+        failures_in_row: Generations that may fail for good, one after another, before the policy
+            raises. Until then a failure ends its own episode as ``CANCELLED``.
+        extra_body: Further fields of every request; None as a value leaves a field out.
+    """
+
+    base_url: str
+    model: str
+    api: Api = "chat"
+    key_variable: str = "OPENAI_API_KEY"
+    max_context: int | None = None
+    exact_logprobs: bool = False
+    version: int = 0
+    concurrency: int = 64
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    request_timeout: float = 120.0
+    deadline: float = 600.0
+    retries: int = 6
+    backoff: float = 0.5
+    failures_in_row: int = 3
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ValueError("model is empty; give the name that the server knows the model by")
+        if self.api not in ("chat", "tokens"):
+            raise ValueError(f"api must be 'chat' or 'tokens', got {self.api!r}")
+        for name in ("request_timeout", "deadline", "backoff"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be a finite number of seconds > 0, got {value!r}")
+        for name, least in (("concurrency", 1), ("retries", 0), ("failures_in_row", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be >= {least}, got {getattr(self, name)!r}")
+
+
+class _Refused(PolicyError):
+    """An answer other than a completion; ``passing`` if a later try may succeed."""
+
+    def __init__(self, message: str, passing: bool, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.passing, self.wait = passing, wait
+
+
+class OpenAIPolicy:
+    """A :class:`~agentgym.policy.Policy` over an OpenAI-compatible server.
+
+    With ``api="chat"`` prompts must be rendered with :attr:`tokenizer` (messages travel, not
+    tokens): log-probs are 0 and no token is trainable. ``completion.details["usage"]`` has the
+    server's own counts of ``prompt_tokens`` and ``completion_tokens``.
+
+    Busy servers (408, 409, 425, 429 and 5xx), broken connections, time-outs and answers that are no
+    completion are tried again; a prompt that is too long ends the episode; what no retry mends (an
+    unknown model, a wrong key, an exhausted quota) is a :class:`PolicyError` at once. The key is
+    read from the environment, goes into the request's header and nowhere else: messages, ``repr``
+    and what the server says are free of it.
+
+    Args:
+        config: The server.
+        sleep: How to wait between tries.
+
+    Raises:
+        ValueError: If a server elsewhere is named and the variable for its key is not set.
+    """
+
+    def __init__(
+        self,
+        config: EndpointConfig,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.config, self.tokenizer = config, ChatText()
+        key = os.environ.get(config.key_variable, "").strip()
+        headers = {"User-Agent": "agentgym"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        self._client = HttpClient(config.base_url, headers, config.concurrency)
+        local = self._client.host in ("localhost", "127.0.0.1", "::1")
+        if not key and not local and config.base_url.startswith("https:"):
+            raise ValueError(
+                f"{config.base_url} wants a key; put it into the environment variable "
+                f"{config.key_variable} (or any word, if the server asks for none)"
+            )
+        if key and not local and config.base_url.startswith("http:"):
+            warnings.warn(f"the key goes to {config.base_url} without encryption", stacklevel=2)
+        self._secret = re.compile(re.escape(key)) if key else None
+        self._throttle = Throttle(config.requests_per_minute, config.tokens_per_minute, sleep)
+        self._places: asyncio.Semaphore | None = None
+        self._sleep = sleep
+        self._jitter = random.Random()
+        self._length_field = "max_tokens"
+        self._failures = 0
+        self._failed: PolicyError | None = None
+        self._closed = False
+        #: Totals: ``requests``, ``completions``, ``retries``, ``status/<code>``, ``failures``,
+        #: ``prompt_tokens``, ``completion_tokens``; seconds waited are in :attr:`waited`.
+        self.stats: Counter[str] = Counter()
+        self.waited = 0.0
+
+    def __repr__(self) -> str:
+        return f"OpenAIPolicy({self.config.base_url!r}, model={self.config.model!r})"
+
+    # The protocol -----------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """Version of the weights, as configured: a server does not tell."""
+        return self.config.version
+
+    @property
+    def max_context(self) -> int:
+        """Most tokens of prompt and answer that are asked for."""
+        return self.config.max_context or _NO_LIMIT
+
+    async def generate(self, request: Request) -> Completion:
+        """Continue ``request.token_ids``; see :meth:`agentgym.policy.Policy.generate`.
+
+        Raises:
+            ValueError: If the prompt is none of this policy's.
+            PolicyError: If the server refuses for good, or failed too often in a row.
+        """
+        if self._failed is not None:
+            raise PolicyError(str(self._failed)) from self._failed
+        if self._closed:
+            raise PolicyError("the policy is closed")
+        if len(request.token_ids) >= self.max_context:
+            return _empty(FinishReason.CONTEXT_OVERFLOW)
+        path, body = self._body(request)
+        began = time.monotonic()
+        if self._places is None:
+            self._places = asyncio.Semaphore(self.config.concurrency)
+        async with self._places:
+            try:
+                completion = await self._persist(path, body, request)
+            except _Refused as error:
+                return self._give_up(error)
+        self._failures = 0
+        self.stats["completions"] += 1
+        completion.details["seconds"] = time.monotonic() - began
+        return completion
+
+    async def load_weights(self, state: Mapping[str, Any], version: int) -> None:
+        """Refused: the weights are the server's.
+
+        Raises:
+            PolicyError: Always.
+        """
+        raise PolicyError(
+            f"the weights behind {self.config.base_url} cannot be replaced from here; train with "
+            "--policy torch or --policy vllm"
+        )
+
+    def release(self, session: str) -> None:
+        """Nothing is kept between requests."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        self._client.close()
+
+    # Requests ---------------------------------------------------------------------------------
+
+    def _body(self, request: Request) -> tuple[str, dict[str, Any]]:
+        sampling = request.sampling
+        body: dict[str, Any] = {
+            "model": self.config.model,
+            "temperature": sampling.temperature,
+            "top_p": 1.0,  # some servers have other defaults, from the model's folder
+        }
+        if request.key:
+            body["seed"] = _seed(request.key)
+        ids = [int(token) for token in request.token_ids]
+        if self.config.api == "chat":
+            path = "/chat/completions"
+            body["messages"] = self.tokenizer.messages(ids)
+            body[self._length_field] = sampling.max_tokens
+        else:
+            path = "/completions"
+            body |= {
+                "prompt": ids,
+                "max_tokens": sampling.max_tokens,
+                "logprobs": 0,
+                "return_token_ids": True,
+                "skip_special_tokens": False,
+                # Whatever the model's folder recommends would bend the distribution.
+                "top_k": 0,
+                "min_p": 0.0,
+                "repetition_penalty": 1.0,
+            }
+            if sampling.stop_token_ids:
+                body["stop_token_ids"] = list(sampling.stop_token_ids)
+        body |= self.config.extra_body
+        return path, {name: value for name, value in body.items() if value is not None}
+
+    async def _persist(self, path: str, body: dict[str, Any], request: Request) -> Completion:
+        """Try until it works, or no more can be hoped for."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + self.config.deadline
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                async with asyncio.timeout_at(end):
+                    completion = await self._try(path, body, request, end)
+            except TimeoutError:
+                raise _Refused(
+                    f"no completion from {self.config.base_url} within the deadline of "
+                    f"{self.config.deadline:g} s ({tries} tries)",
+                    passing=True,
+                ) from None
+            except _Refused as error:
+                if not error.passing:
+                    raise
+                wait = self._pause(tries) if error.wait is None else error.wait
+                if tries > self.config.retries or clock() + wait > end:
+                    raise _Refused(f"{error} (after {tries} tries)", passing=True) from error
+                self.stats["retries"] += 1
+                self.waited += wait
+                await self._sleep(wait)
+            else:
+                completion.details["tries"] = tries
+                return completion
+
+    async def _try(
+        self, path: str, body: dict[str, Any], request: Request, end: float
+    ) -> Completion:
+        loop = asyncio.get_running_loop()
+        admission = await self._throttle.admit(self._estimate(request))
+        self.stats["requests"] += 1
+        try:
+            left = max(0.001, min(self.config.request_timeout, end - loop.time()))
+            reply = await self._client.post(path, body, left)
+        except (TransportError, TimeoutError) as error:
+            self.stats["transport_errors"] += 1
+            raise _Refused(self._clean(f"{self.config.base_url}: {error}"), passing=True) from None
+        self.stats[f"status/{reply.status}"] += 1
+        if reply.status != 200:
+            if self._renames_length(reply, body):
+                return await self._try(path, body, request, end)
+            if reply.status in (400, 413, 422) and _OVERFLOW.search(reply.text(2000)):
+                return _empty(FinishReason.CONTEXT_OVERFLOW)
+            self._refuse(reply)
+        try:
+            completion = self._completion(reply, request)
+        except (TransportError, LookupError, TypeError, ValueError) as error:
+            raise _Refused(
+                self._clean(f"{self.config.base_url} sent no completion: {error!r}"), passing=True
+            ) from error
+        usage = completion.details["usage"]
+        self._throttle.correct(admission, sum(usage.values()))
+        self.stats.update(usage)
+        return completion
+
+    def _refuse(self, reply: Reply) -> NoReturn:
+        text = self._clean(reply.text())
+        status = reply.status
+        passing = status in (408, 409, 425, 429) or status >= 500
+        if any(word in text for word in _FINAL):
+            passing = False
+        wait = _retry_after(reply.headers) if passing else None
+        if wait is not None:
+            self._throttle.pause(wait)
+        raise _Refused(f"{self.config.base_url} answers {status}: {text}", passing, wait)
+
+    def _renames_length(self, reply: Reply, body: dict[str, Any]) -> bool:
+        """Newer models of some servers want another name for the same field."""
+        if reply.status != 400 or "max_completion_tokens" not in reply.text(2000):
+            return False
+        if "max_tokens" not in body:
+            return False
+        self._length_field = "max_completion_tokens"
+        body[self._length_field] = body.pop("max_tokens")
+        return True
+
+    def _give_up(self, error: _Refused) -> Completion:
+        self.stats["failures"] += 1
+        self._failures += 1
+        if not error.passing or self._failures >= self.config.failures_in_row:
+            row = f"; {self._failures} generations failed in a row" if error.passing else ""
+            self._failed = PolicyError(f"{error}{row}")
+            raise self._failed from error
+        completion = _empty(FinishReason.ABORT)
+        completion.details["error"] = str(error)
+        return completion
+
+    # Answers ----------------------------------------------------------------------------------
+
+    def _completion(self, reply: Reply, request: Request) -> Completion:
+        answer = reply.json()
+        choice = answer["choices"][0]
+        given = answer.get("usage") or {}
+        usage = {name: int(given.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")}
+        reason = choice.get("finish_reason")
+        details: dict[str, Any] = {"usage": usage}
+        if reason not in _FINISH:
+            details["finish_reason"] = reason  # a content filter, a call of tools
+        finish = _FINISH.get(reason, FinishReason.STOP)
+        if self.config.api == "chat":
+            return self._chat(choice, finish, details)
+        exact = self.config.exact_logprobs or request.sampling.temperature in (0.0, 1.0)
+        return self._tokens(choice, finish, exact, details)
+
+    def _chat(self, choice: Any, finish: FinishReason, details: dict[str, Any]) -> Completion:
+        text = choice["message"].get("content") or ""
+        if not isinstance(text, str):
+            raise TypeError(f"the answer's content is {type(text).__name__}, not text")
+        ids = tuple(self.tokenizer.encode(chat_text.clean(text)))
+        if finish is FinishReason.STOP:
+            ids = (*ids, chat_text.END)
+        return self._recorded(ids, np.zeros(len(ids), np.float32), finish, False, details)
+
+    def _tokens(
+        self, choice: Any, finish: FinishReason, exact: bool, details: dict[str, Any]
+    ) -> Completion:
+        ids = choice.get("token_ids")
+        logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
+        if ids is None or logprobs is None or len(ids) != len(logprobs):
+            raise _Refused(
+                f"{self.config.base_url} returns no token ids with log-probs (vLLM's server does); "
+                "use api='chat'",
+                passing=False,
+            )
+        usage = details["usage"]
+        usage["completion_tokens"] = usage["completion_tokens"] or len(ids)
+        return self._recorded(
+            tuple(map(int, ids)), np.asarray(logprobs, np.float32), finish, exact, details
+        )
+
+    def _recorded(
+        self,
+        ids: tuple[int, ...],
+        logprobs: np.ndarray,
+        finish: FinishReason,
+        trainable: bool,
+        details: dict[str, Any],
+    ) -> Completion:
+        return Completion(
+            ids,
+            logprobs,
+            np.full(len(ids), self.config.version, np.int32),
+            finish,
+            np.full(len(ids), trainable),
+            details,
+        )
+
+    # Waiting ----------------------------------------------------------------------------------
+
+    def _pause(self, tries: int) -> float:
+        return min(60.0, self.config.backoff * 2 ** (tries - 1)) * self._jitter.uniform(0.5, 1.0)
+
+    def _estimate(self, request: Request) -> int:
+        """Tokens of a request, before the server has counted them."""
+        characters = 4 if self.config.api == "chat" else 1
+        return len(request.token_ids) // characters + request.sampling.max_tokens
+
+    def _clean(self, text: str) -> str:
+        """A message without the key: some servers quote it."""
+        return self._secret.sub("[key]", text) if self._secret else text
+
+
+def _empty(reason: FinishReason) -> Completion:
+    none = np.zeros(0, np.float32)
+    usage = {"prompt_tokens": 0, "completion_tokens": 0}
+    return Completion((), none, none.astype(np.int32), reason, details={"usage": usage})
+
+
+def _seed(key: tuple[int, ...]) -> int:
+    """A seed of 31 bits from a request's key."""
+    return int(np.random.SeedSequence([abs(part) for part in key]).generate_state(1)[0]) >> 1
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the server asks to wait: a number, or a date; None where it says nothing."""
+    if "retry-after-ms" in headers:
+        wait = _number(headers["retry-after-ms"])
+        if wait is not None:
+            return wait / 1000
+    text = headers.get("retry-after", "")
+    wait = _number(text)
+    if wait is not None or not text:
+        return wait
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(0.0, moment.timestamp() - time.time())
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def open_policy(
+    *,
+    model: str,
+    base_url: str | None = None,
+    tokenizer: str | None = None,
+    **options: Any,
+) -> tuple[OpenAIPolicy, Any]:
+    """The policy and the tokenizer its prompts are rendered with, for command lines.
+
+    Args:
+        model: What the server calls the model.
+        base_url: The server; None is an error that says what to give.
+        tokenizer: Folder or hub id of the tokenizer; needed for ``api="tokens"`` alone.
+        options: Fields of :class:`EndpointConfig`.
+
+    Raises:
+        ValueError: If something is missing or out of range.
+        ImportError: If a tokenizer is to be loaded and transformers is not installed.
+    """
+    if base_url is None:
+        raise ValueError("--policy openai needs --base-url, for instance http://127.0.0.1:8000/v1")
+    config = EndpointConfig(base_url=base_url, model=model, **options)
+    if config.api == "chat":
+        policy = OpenAIPolicy(config)
+        return policy, policy.tokenizer
+    try:
+        from transformers import AutoTokenizer
+    except ModuleNotFoundError as error:
+        from agentgym.registry import missing_extra
+
+        raise missing_extra("transformers", "torch") from error
+    return OpenAIPolicy(config), AutoTokenizer.from_pretrained(tokenizer or model)
