@@ -14,13 +14,12 @@ import gymnasium as gym
 import numpy as np
 
 from agentgym.info import Info, StopReason
-from agentgym.parsing import ActionFormat
 from agentgym.policy import FinishReason
 from agentgym.prompts import ConversationRenderer, EnvPrompt, WindowedRenderer
 from agentgym.registry import EnvSpec, load
 from agentgym.trajectory import EpisodeSpec, Trajectory, Turn
 
-__all__ = ["Demonstration", "demonstrated_texts", "record", "to_trajectory", "written_action"]
+__all__ = ["Demonstration", "demonstrated_texts", "record", "to_trajectory"]
 
 
 @dataclass(slots=True)
@@ -159,14 +158,9 @@ def demonstrated_texts(episodes: Sequence[Demonstration], prompt: EnvPrompt) -> 
         for observation, info, action in zip(
             episode.observations, episode.infos, episode.actions, strict=True
         ):
-            texts += [show(observation, info), written_action(action, prompt.action_format)]
+            texts += [show(observation, info), prompt.written(action)]
             show = prompt.next
     return texts
-
-
-def written_action(action: str, form: ActionFormat) -> str:
-    """An action as the model is to write it."""
-    return action if form == "bare" else f"<action>{action}</action>"
 
 
 def to_trajectory(
@@ -184,7 +178,7 @@ def to_trajectory(
     Returns:
         A trajectory with log-probs of 0.
     """
-    tokenizer, form = renderer.tokenizer, renderer.prompt.action_format
+    tokenizer = renderer.tokenizer
     dialogue = renderer.dialogue()
     trajectory = Trajectory(
         spec=EpisodeSpec(None, None, 0, "demonstration"),
@@ -200,7 +194,7 @@ def to_trajectory(
             prompt = dialogue.open(observation, info)
         else:
             prompt = dialogue.reply(*previous, observation, info)
-        text = written_action(action, form)
+        text = renderer.prompt.written(action)
         ids = list(tokenizer.encode(text, add_special_tokens=False))
         if stop_id is not None:
             ids.append(stop_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -46,6 +46,7 @@ class GeneratedBank:
             },
             train_split="train",
             eval_splits=("validation", "test"),
+            difficulty=lambda task_id: len(self.problem(task_id).steps),
         )
 
     def problem(self, task_id: str) -> Problem:
@@ -70,7 +71,13 @@ def _ids(split: str, size: int) -> tuple[str, ...]:
 
 
 class LoadedBank(LoadedTasks[MathTask]):
-    """Tasks from data."""
+    """Tasks from data, ranked where each task to train on has a level."""
+
+    def __init__(self, tasks: Mapping[str, Sequence[MathTask]]) -> None:
+        super().__init__(tasks)
+        levels = {one.id: one.level for split in tasks.values() for one in split}
+        if all(levels[name] is not None for name in self.tasks.ids(self.tasks.train_split)):
+            self.tasks.difficulty = lambda task_id: levels[task_id] or 0.0
 
     def problem(self, task_id: str) -> None:
         """None: there is no problem behind it."""

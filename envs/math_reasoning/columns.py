@@ -18,13 +18,14 @@ from envs.math_reasoning.grading.policies import Policies
 __all__ = ["ColumnError", "MathTask", "task_from", "without_annotations"]
 
 #: What a column map may name.
-ROLES = ("question", "answer", "reference", "id", "type")
+ROLES = ("question", "answer", "reference", "id", "type", "level")
 
 _QUESTION = ("question", "problem", "prompt", "input", "query", "instruction")
 _ANSWER = ("answer", "final_answer", "expected_answer", "gold", "target", "output", "solution")
 _REFERENCE = ("reference", "solution", "rationale", "cot", "generations", "generation", "answer")
 _ID = ("unique_id", "id", "uid", "index", "problem_id")
 _TYPE = ("subject", "type", "category", "data_source")
+_LEVEL = ("level", "difficulty")
 _ANNOTATION = re.compile(r"<<[^<>\n]{0,200}>>")
 _MARKER = "####"
 _BOXES = Policies(unboxed_ok=False, answer_tag=False)
@@ -44,6 +45,7 @@ class MathTask:
         answer: The gold answer.
         reference: Reasoning steps that lead to it, in order; may be empty.
         type: Kind of task, for statistics.
+        level: How hard it is, where the data say.
     """
 
     id: str
@@ -51,6 +53,7 @@ class MathTask:
     answer: str
     reference: tuple[str, ...] = ()
     type: str = "default"
+    level: float | None = None
 
 
 def without_annotations(text: str) -> str:
@@ -83,7 +86,14 @@ def task_from(row: Mapping[str, Any], default_id: str, columns: Mapping[str, str
     reference = _reference(row, names, columns, tail_of)
     found_id = _text(_found(row, names, columns, "id", _ID))
     kind = _text(_found(row, names, columns, "type", _TYPE))
-    return MathTask(found_id or default_id, question, answer, reference, kind or "default")
+    level = _level(_text(_found(row, names, columns, "level", _LEVEL)))
+    return MathTask(found_id or default_id, question, answer, reference, kind or "default", level)
+
+
+def _level(text: str) -> float | None:
+    """The number in ``Level 3``."""
+    found = re.search(r"\d+(?:\.\d+)?", text)
+    return None if found is None else float(found[0])
 
 
 def _found(

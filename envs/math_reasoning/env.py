@@ -13,6 +13,7 @@ from envs.math_reasoning.grading.grader import grade
 from envs.math_reasoning.grading.policies import policies_from
 from envs.math_reasoning.grading.pool import Pool
 from envs.math_reasoning.grading.verdict import Status, Verdict
+from envs.math_reasoning.leaks import answer_place
 from envs.math_reasoning.tools import Call, Tool, find_call, make_tools, use
 from envs.math_reasoning.word_problems import Difficulty, GeneratorConfig, Problem, Range
 
@@ -49,13 +50,15 @@ class MathReasoningEnv(TextEnv):
     ``via`` (what decided), ``answered`` (there was an answer), ``attempts``, ``turns``, ``tools``
     (name to description), ``tool_calls_left``, ``tool`` (of the last call: ``name``, ``ok``,
     ``dropped`` characters behind it, and the tool's own facts; else None), ``reason`` (why the
-    action was no use, or None).
+    action was no use, or None). With ``expert`` also ``solution``: the reference steps as one
+    response (``text``), and the index of the character at which it begins to give the answer away
+    (``answer_at``); None where there are no steps.
 
     Args:
         data: Problems to load: a path (JSON lines, JSON, parquet), a folder, rows, a dataset id of
             the hub, or a mapping of splits to these. None generates word problems.
-        columns: Role (``question``, ``answer``, ``reference``, ``id``, ``type``) to column name,
-            for data whose columns have unusual names.
+        columns: Role (``question``, ``answer``, ``reference``, ``id``, ``type``, ``level``) to
+            column name, for data whose columns have unusual names.
         split: Split that ``reset`` draws from; by default ``train``, or what the data hold.
         difficulty: Of generated problems: ``"full"``, or ``"small"`` (one or two steps with small
             numbers, over a closed vocabulary).
@@ -149,6 +152,7 @@ class MathReasoningEnv(TextEnv):
         self._task: MathTask | None = None
         self._attempts = 0
         self._calls = 0
+        self._solution: dict[str, Any] | None = None
 
     # The task ----------------------------------------------------------------------------------
 
@@ -190,6 +194,7 @@ class MathReasoningEnv(TextEnv):
     def _begin(self, task_id: str) -> Outcome:
         self._task = self._bank.task(task_id)
         self._attempts = self._calls = 0
+        self._solution = self._written_out() if self.expert else None
         return Outcome(self._task.question, details=self._details(None, None, None))
 
     def _act(self, action: str) -> Outcome:
@@ -228,10 +233,20 @@ class MathReasoningEnv(TextEnv):
             outcome.reward = outcome.score = worth
         return outcome
 
+    def _written_out(self) -> dict[str, Any] | None:
+        """The reference steps as one response, and where they begin to tell the answer."""
+        text = self.reference_joiner.join(self.task.reference)
+        if not text:
+            return None
+        return {"text": text, "answer_at": answer_place(text, self.task.answer)}
+
     def _details(
         self, verdict: Verdict | None, tool: dict[str, Any] | None, reason: str | None
     ) -> dict[str, Any]:
-        return {
+        own: dict[str, Any] = {}
+        if self.expert:
+            own["solution"] = None if self._solution is None else dict(self._solution)
+        return own | {
             "answer": None if verdict is None else verdict.answer,
             "verifier_status": None if verdict is None else str(verdict.status),
             "via": None if verdict is None else verdict.via,

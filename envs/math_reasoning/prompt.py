@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from agentgym.guidance import Solution
 from agentgym.info import Info
 from agentgym.parsing import ParsedAction, after_thinking
 from agentgym.prompts import EnvPrompt
@@ -53,6 +54,15 @@ class MathPrompt(EnvPrompt):
         rest = after_thinking(action)
         found = [] if rest is None else list(boxes(rest))
         return bool(found) and bool((found[-1].content or "").strip())
+
+    def written(self, action: str) -> str:
+        """The response itself, in both forms."""
+        return action
+
+    def solution(self, info: Info) -> Solution | None:
+        """The reference steps as one response; None where the data have none."""
+        found = info["details"].get("solution")
+        return None if found is None else Solution(found["text"], found["answer_at"])
 
     def system(self, info: Info) -> str | None:
         """Instructions that open the conversation; nothing in the bare form."""

@@ -18,7 +18,6 @@ from trainers.demonstrations import (
     demonstrated_texts,
     record,
     to_trajectory,
-    written_action,
 )
 
 MAKE = partial(gym.make, "ToyNames-v0")
@@ -80,9 +79,10 @@ def test_trajectories_hold_the_actions_as_the_model_would_write_them() -> None:
 
 
 def test_tagged_actions_parse_back() -> None:
-    parsed = toy_names.ToyPrompt("tags").parse(written_action("take[k1]", "tags"))
+    prompt = toy_names.ToyPrompt("tags")
+    parsed = prompt.parse(prompt.written("take[k1]"))
     assert (parsed.action, parsed.format_ok) == ("take[k1]", True)
-    assert written_action("take[k1]", "bare") == "take[k1]"
+    assert toy_names.ToyPrompt("bare").written("take[k1]") == "take[k1]"
 
 
 def test_what_cannot_be_recorded_is_refused() -> None:
