@@ -350,6 +350,8 @@ class Collector:
         """A turn of the oracle: all of it is context."""
         text = self.renderer.prompt.written(action)
         ids = np.asarray(self.renderer.tokenizer.encode(text, add_special_tokens=False), np.int32)
+        if not len(ids):
+            raise EnvironmentFault("the oracle's action is empty")
         asked = prompt.begun(ids)
         self.counters["prompt_tokens"] += len(asked.context_ids)
         return Turn(
