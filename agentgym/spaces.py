@@ -64,6 +64,11 @@ class UnicodeText(gym.Space[str]):
         """Text has no fixed-size vector."""
         return False
 
+    @property
+    def legal_actions(self) -> Callable[[], Sequence[str] | None] | None:
+        """The function that returns the actions legal now, where there is one."""
+        return self._legal_actions
+
     def sample(self, mask: None = None, probability: None = None) -> str:
         """A legal action where the environment offers one, else random Unicode text."""
         offered = self._legal_actions() if self._legal_actions is not None else None
