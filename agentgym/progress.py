@@ -146,9 +146,7 @@ class ProgressWatch:
             # The abstraction has not heard of the outcome: this is the state before the action.
             turn.state = progress.state()
             turn.context_key = progress.context(turn.observation)
-            turn.abstract_action = progress.abstract(
-                turn.action, turn.format_ok, turn.action_valid
-            )
+            turn.abstract_action = progress.abstract(turn.action, turn.format_ok, turn.action_valid)
             turn.shareable = progress.shareable(turn.state, turn.abstract_action)
             progress.update(turn.action, turn.action_valid, observation, turn.reward, info)
 
@@ -173,11 +171,12 @@ def context_key(*parts: str) -> str:
 
 
 _WORD = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]+)*")
-_STOP = frozenset(
-    """a an and are as at be but by can do find for from get give go how i if in into is it its me
-    more my need not of off on one or out please put should some than that the their them then
-    there these they this to two under use want was we what where which will with you your""".split()
-)
+_STOP_WORDS = """
+a an and are as at be but by can do find for from get give go how i if in into is it its me more my
+need not of off on one or out please put should some than that the their them then there these they
+this to two under use want was we what where which will with you your
+"""
+_STOP = frozenset(_STOP_WORDS.split())
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -186,7 +185,7 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(word for word in words if len(word) > 1 and word not in _STOP)
 
 
-# Any environment -----------------------------------------------------------------------------------
+# Any environment ---------------------------------------------------------------------------------
 
 _VERB = re.compile(r"[a-z][a-z_]{0,29}(?![\w.])")
 _TAG = re.compile(r"<([a-z][a-z0-9_]{0,30})>")
