@@ -1,0 +1,1 @@
+"""CodeReasoning: Python functions to write, judged by hidden tests in a sandbox."""

@@ -1,0 +1,247 @@
+"""The environment of functions to write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from agentgym.env import Outcome, TextEnv
+from agentgym.sandbox import Level, Limits, Sandbox, shared_sandbox
+from agentgym.sources import SPLITS, Source
+from envs.code_reasoning.bank import open_bank
+from envs.code_reasoning.extraction import extract_code
+from envs.code_reasoning.generator import Difficulty, GeneratorConfig, Program, Range
+from envs.code_reasoning.scoring import Score, Status, score
+from envs.code_reasoning.tasks import CodeTask
+
+__all__ = ["NOT_CORRECT", "NO_CODE", "CodeReasoningEnv"]
+
+NOT_CORRECT = "Not correct."
+NO_CODE = "No code was found. Write the function in a block that begins with ```python."
+
+_REWARDS = ("score", "success", "share")
+_PLACES = 8  # one-shot runs at once; a solution judged by code takes two
+_Backend = Literal["auto", "namespaces", "bwrap", "local"]
+_BACKENDS = ("auto", "namespaces", "bwrap", "local")
+
+
+class CodeReasoningEnv(TextEnv):
+    """Write a Python function; hidden tests judge it in a sandbox.
+
+    **Action.** A whole response. Its code is the last fenced block after the thinking part; see
+    :mod:`envs.code_reasoning.extraction` for what else counts.
+
+    **Observation.** The task; after code that fails, ``Not correct.`` and nothing more.
+
+    **Reward.** Code that passes every test at attempt ``k`` (counted from 0) pays
+    ``discount ** k``, and other code 0, so that trying again never pays more than being right at
+    once. ``reward="success"`` pays 1 instead of ``discount ** k``; ``reward="share"`` pays the
+    share of tests that the last attempt passed, times ``discount ** k``.
+
+    **End.** Code that passes, or the last of ``turns`` attempts, terminates.
+
+    **Splits.** ``train``, ``validation``, ``test``. Generated tasks of different splits differ.
+
+    **Info.** ``score`` is the share of tests that the last attempt passed. **Details:** ``status``
+    (:class:`~envs.code_reasoning.scoring.Status`: why it failed; None before the first attempt),
+    ``passed``, ``tests``, ``statuses`` (how many tests ended how), ``exception`` (the first one's
+    name), ``answered`` (there was code), ``attempts``, ``turns``, ``sandbox`` (what keeps the code
+    in, measured; None before the first attempt), ``reason`` (why the action was no use, or None).
+    With ``expert`` also ``solution``: the reference as one response (``text``), and the index of
+    the character where its last step begins (``answer_at``); None where there is none.
+
+    Args:
+        data: Tasks to load: a path (HumanEval, MBPP, one's own JSON lines), a folder, rows, or a
+            mapping of splits to these. None makes functions of operations.
+        split: Split that ``reset`` draws from; by default ``train``, or what the data hold.
+        difficulty: Of generated tasks: ``"full"``, or ``"small"`` (one or two operations, one line
+            of code, a closed vocabulary).
+        steps: Fewest and most operations of a generated function.
+        tests: Hidden tests of a generated function.
+        examples: Calls with results in the question; None shows two of a generated function
+            (none with ``"small"``), and the first assertion where data have a list of them.
+        sizes: How many generated tasks are in ``train``, ``validation`` and ``test``.
+        generator_seed: Another one gives other tasks.
+        turns: Attempts.
+        discount: What each attempt before costs, as a factor in [0, 1].
+        seconds: Wall time for all tests of one attempt.
+        memory: Bytes that the code may use.
+        sandbox: Backend by name, or a sandbox. Every name but ``"local"`` asks for full isolation;
+            ``"local"`` isolates nothing and is for trusted code.
+        max_steps: Step limit (default: ``turns``).
+        expert: Put the reference solution, piece by piece, into ``info["reference"]``.
+        reward: ``"score"``, ``"success"`` or ``"share"``.
+        render_mode: ``"ansi"`` or None.
+
+    Raises:
+        DataError: If data cannot be read, or a row holds no task.
+        ValueError: If an argument is none of those listed.
+    """
+
+    def __init__(
+        self,
+        *,
+        data: Source | Mapping[str, Source] | None = None,
+        split: str | None = None,
+        difficulty: Difficulty = "full",
+        steps: Range | None = None,
+        tests: int = 8,
+        examples: int | None = None,
+        sizes: tuple[int, int, int] = (10_000, 500, 500),
+        generator_seed: int = 0,
+        turns: int = 1,
+        discount: float = 0.5,
+        seconds: float = 10.0,
+        memory: int = 512 << 20,
+        sandbox: _Backend | Sandbox = "auto",
+        max_steps: int | None = None,
+        expert: bool = False,
+        reward: Literal["score", "success", "share"] = "score",
+        render_mode: str | None = None,
+    ) -> None:
+        if type(turns) is not int or turns < 1:
+            raise ValueError(f"turns must be an int >= 1, got {turns!r}")
+        if not 0.0 <= discount <= 1.0:
+            raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
+        if reward not in _REWARDS:
+            raise ValueError(f"reward must be one of {_REWARDS}, got {reward!r}")
+        if split is not None and split not in SPLITS:
+            raise ValueError(f"split must be one of {SPLITS}, got {split!r}")
+        if not isinstance(sandbox, Sandbox) and sandbox not in _BACKENDS:
+            raise ValueError(f"sandbox must be one of {_BACKENDS} or a Sandbox, got {sandbox!r}")
+        if examples is not None and (type(examples) is not int or examples < 0):
+            raise ValueError(f"examples must be an int >= 0, got {examples!r}")
+        self.limits = Limits(seconds=seconds, memory=memory, output=4 << 10, flood=4 << 20)
+        max_steps = turns if max_steps is None else max_steps
+        super().__init__(split=split, max_steps=max_steps, expert=expert, render_mode=render_mode)
+        self.turns, self.discount = turns, float(discount)
+        self._reward = reward
+        self._sandbox = sandbox
+        self._bank = open_bank(
+            data,
+            examples,
+            lambda: GeneratorConfig(
+                difficulty=difficulty,
+                steps=_pair(steps),
+                tests=tests,
+                examples=examples,
+                sizes=tuple(sizes),  # type: ignore[arg-type]
+                seed=generator_seed,
+            ),
+        )
+        self.tasks = self._bank.tasks
+        #: Solutions are written on one line.
+        self.compact = data is None and difficulty == "small"
+        if split is not None and not self.tasks.ids(split):
+            held = [name for name in self.tasks.splits if self.tasks.ids(name)]
+            raise ValueError(f"split {split!r} is empty; there are tasks in {held}")
+        self._task: CodeTask | None = None
+        self._attempts = 0
+
+    # The task ----------------------------------------------------------------------------------
+
+    @property
+    def task(self) -> CodeTask:
+        """The current task, hidden tests included.
+
+        Raises:
+            RuntimeError: Before the first reset.
+        """
+        if self._task is None:
+            raise RuntimeError("no task yet; call reset() first")
+        return self._task
+
+    @property
+    def program(self) -> Program | None:
+        """The generated program behind the current task, or None."""
+        return self._bank.program(self.task.id)
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """Where code runs; opened at the first use and shared by all environments alike.
+
+        Raises:
+            SandboxUnavailable: If this machine has none that isolates fully.
+        """
+        if not isinstance(self._sandbox, Sandbox):
+            level = Level.NONE if self._sandbox == "local" else Level.FULL
+            self._sandbox = shared_sandbox(self._sandbox, minimum=level, workers=_PLACES)
+        return self._sandbox
+
+    def goal(self) -> str:
+        """The task."""
+        return self.task.question
+
+    def task_type(self) -> str:
+        """Kind of the task."""
+        return self.task.type
+
+    def reference(self) -> tuple[str, ...]:
+        """Pieces of a solution, in order; none where the data have none."""
+        return self.task.reference
+
+    @property
+    def reference_joiner(self) -> str:
+        """What stands between the pieces of a solution."""
+        return " " if self.compact else "\n"
+
+    # TextEnv -----------------------------------------------------------------------------------
+
+    def _begin(self, task_id: str) -> Outcome:
+        self._task = self._bank.task(task_id)
+        self._attempts = 0
+        return Outcome(self._task.question, details=self._details(None))
+
+    def _act(self, action: str) -> Outcome:
+        code = extract_code(action)
+        if code is None:
+            verdict = Score.none(Status.NO_CODE, self.task.number)
+        else:
+            verdict = score(self.task, code, self.sandbox, self.limits)
+        solved = verdict.status is Status.OK
+        worth = 1.0 if self._reward == "success" else self.discount**self._attempts
+        self._attempts += 1
+        ended = solved or self._attempts >= self.turns
+        pays = verdict.share if self._reward == "share" and ended else float(solved)
+        return Outcome(
+            "Correct." if solved else NO_CODE if code is None else NOT_CORRECT,
+            reward=pays * worth,
+            action_valid=code is not None,
+            terminated=ended,
+            score=verdict.share,
+            success=solved,
+            details=self._details(verdict),
+        )
+
+    def _details(self, verdict: Score | None) -> dict[str, Any]:
+        known = verdict is not None
+        absent = verdict is not None and verdict.status is Status.NO_CODE
+        details: dict[str, Any] = {}
+        if self.expert:
+            details["solution"] = self._solution()
+        return details | {
+            "status": str(verdict.status) if known else None,
+            "passed": verdict.passed if known else 0,
+            "tests": verdict.total if known else self.task.number,
+            "statuses": dict(verdict.counts) if known else {},
+            "exception": verdict.exception if known else None,
+            "answered": known and not absent,
+            "attempts": self._attempts,
+            "turns": self.turns,
+            "sandbox": self.sandbox.describe() if known and not absent else None,
+            "reason": "no code was found" if absent else None,
+        }
+
+    def _solution(self) -> dict[str, Any] | None:
+        """The reference as one response, and where its last step begins."""
+        pieces = self.task.reference
+        if not pieces:
+            return None
+        text = self.reference_joiner.join(pieces)
+        kept = pieces[: -2 if self.program is not None else -1]
+        return {"text": text, "answer_at": len(self.reference_joiner.join([*kept, ""]))}
+
+
+def _pair(value: Any) -> Any:
+    """A list, as a command line gives it, as the pair it stands for."""
+    return tuple(value) if isinstance(value, list) else value
