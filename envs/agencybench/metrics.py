@@ -185,7 +185,7 @@ def summary(
     passes = {
         f"pass@{k}_{over}": 100.0 * pass_at(records, k, over=over, threshold=threshold)
         for k in ks
-        for over in ("tasks", "scenarios")  # type: ignore[misc]
+        for over in ("tasks", "scenarios")
     }
     return {
         "savg": average,

@@ -190,12 +190,14 @@ class World:
         gold: What the checks compare with; never shown and never in the sandbox.
         service: What stands beside the workspace, or None.
         secrets: Texts that no feedback may hold.
+        folders: Empty folders of the workspace at the start.
     """
 
     files: dict[str, bytes]
     gold: Any = None
     service: Service | None = None
     secrets: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

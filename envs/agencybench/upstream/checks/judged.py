@@ -1,0 +1,74 @@
+"""Tasks that a judge scores: by what was written, and for pages by how they look as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from envs.agencybench.assessment import Assessment, Missing, Unmet
+from envs.agencybench.scenario import Check, Finding
+from envs.agencybench.upstream.sections import Sections
+
+__all__ = ["page_checks", "text_checks", "workspace_text"]
+
+_MOST_CHARS = 60_000
+_MOST_OF_ONE = 12_000
+
+
+def workspace_text(assessment: Assessment) -> str:
+    """The workspace's texts one after the other, long ones and the rest cut.
+
+    Raises:
+        Unmet: If the workspace is empty.
+    """
+    parts, left = [], _MOST_CHARS
+    for path in sorted(assessment.files):
+        content = assessment.files[path]
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError:
+            text = "[no text]"
+        cut = text[: min(_MOST_OF_ONE, max(0, left))]
+        more = f"\n[… {len(text) - len(cut)} characters left out]" if len(cut) < len(text) else ""
+        parts.append(f"--- {path} ({len(content)} bytes)\n{cut}{more}")
+        left -= len(cut)
+    if not parts:
+        raise Unmet("the workspace is empty")
+    return "\n".join(parts)
+
+
+def _text(sections: Sections) -> Callable[[Assessment], Finding]:
+    def run(assessment: Assessment) -> Finding:
+        work = workspace_text(assessment)
+        task = f"{sections.query}\n\nDeliverables:\n{sections.deliverables}"
+        ruling = assessment.judge.text(task, sections.rubric, work)
+        return Finding(ruling.score / 10, ruling.comment)
+
+    return run
+
+
+def _vision(sections: Sections) -> Callable[[Assessment], Finding]:
+    def run(assessment: Assessment) -> Finding:
+        screens = assessment.judge.screens(assessment)
+        if not screens:
+            raise Missing("no screenshot could be taken")
+        ruling = assessment.judge.vision(sections.query, sections.rubric, screens)
+        return Finding(ruling.score / 10, ruling.comment)
+
+    return run
+
+
+def text_checks(sections: Sections) -> tuple[Check, ...]:
+    """One text judge."""
+    required = "a judge finds the task done"
+    return (Check("judge", 1.0, required, _text(sections), frozenset({"judge"}), "judge"),)
+
+
+def page_checks(sections: Sections) -> tuple[Check, ...]:
+    """The mean of a text and a vision judge, as in the paper."""
+    return (
+        Check("text", 0.5, "a judge of the code", _text(sections), frozenset({"judge"}), "judge"),
+        Check(
+            "vision", 0.5, "a judge of the page", _vision(sections),
+            frozenset({"vision", "browser"}), "vision",
+        ),
+    )  # fmt: skip

@@ -1,0 +1,33 @@
+"""Which checks a task of a clone has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from envs.agencybench.scenario import Check
+from envs.agencybench.upstream.checks import desktop, filings, judged, players
+from envs.agencybench.upstream.sections import Sections
+
+__all__ = ["checks_for"]
+
+#: Scenario to the function that gives the checks of task ``number``.
+_RULES: dict[str, Callable[[int], tuple[Check, ...]]] = {
+    "MCP/scenario2": desktop.checks,
+    "Research/scenario2": players.checks,
+    "Research/scenario3": filings.checks,
+}
+
+
+def checks_for(name: str, number: int, sections: Sections) -> tuple[Check, ...]:
+    """The checks of one task.
+
+    Args:
+        name: ``Code/scenario1``.
+        number: Of the task, from 1.
+        sections: The task's text.
+    """
+    if name in _RULES:
+        return _RULES[name](number)
+    if name.startswith(("Frontend/", "Game/")):
+        return judged.page_checks(sections)
+    return judged.text_checks(sections)

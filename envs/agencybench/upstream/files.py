@@ -1,0 +1,104 @@
+"""Reading a clone: plain files alone, within bounds, and never those that hold secrets."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from envs.agencybench.upstream.policies import Seed
+
+__all__ = ["CloneError", "read_plain", "read_seed"]
+
+MOST_BYTES = 64 << 20
+_NEVER = (".DS_Store", "__pycache__", "claude", "eval_task.py", "evaluator.j2", ".git")
+
+
+class CloneError(ValueError):
+    """The clone lacks something, or holds what it should not."""
+
+
+def _skipped(name: str) -> bool:
+    """Secrets (``.env`` and its like), other runs' results, and answers are never opened."""
+    return (
+        name.startswith(".env")
+        or name in _NEVER
+        or name.endswith(".pyc")
+        or (name.startswith("query_") and name.endswith(".json"))
+    )
+
+
+def read_plain(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The content of a plain file; links, pipes and devices are refused.
+
+    Raises:
+        CloneError: If it cannot be read.
+    """
+    if _skipped(path.name):
+        raise CloneError(f"{path.name} is never read")
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise CloneError(f"{path} cannot be read: {error.strerror}") from None
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise CloneError(f"{path} is no plain file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise CloneError(f"{path} is larger than {most} bytes")
+    return content
+
+
+def _walk(folder: Path, leave_out: frozenset[str]) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        if _skipped(entry.name) or entry.name in leave_out:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(Path(entry.path), leave_out)
+        elif entry.is_file(follow_symlinks=False):
+            yield Path(entry.path)
+
+
+def read_seed(scenario: Path, seed: Seed) -> dict[str, bytes]:
+    """The files that the agent starts with, without what would tell it the answers.
+
+    Raises:
+        CloneError: If they are not there, or a table cannot be rid of its answers.
+    """
+    root = scenario / seed.source
+    if not root.is_dir() or root.is_symlink():
+        raise CloneError(f"the clone has no folder {scenario.name}/{seed.source}")
+    files: dict[str, bytes] = {}
+    left = MOST_BYTES
+    for path in _walk(root, seed.leave_out):
+        content = read_plain(path, left)
+        left -= len(content)
+        if seed.drop_columns and path.suffix == ".parquet":
+            content = _without(content, seed.drop_columns, path.name)
+        name = path.relative_to(root).as_posix()
+        files[f"{seed.target}/{name}" if seed.target else name] = content
+    if not files:
+        raise CloneError(f"the clone's folder {scenario.name}/{seed.source} is empty")
+    return files
+
+
+def _without(content: bytes, columns: frozenset[str], name: str) -> bytes:
+    """A parquet file without the columns that hold answers."""
+    import io
+
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise CloneError(
+            f"{name} holds the answers in columns that must be dropped; that needs pyarrow: "
+            "pip install 'agentgym-suite[math]'"
+        ) from None
+    table = parquet.read_table(io.BytesIO(content))
+    kept = [column for column in table.column_names if column not in columns]
+    out = io.BytesIO()
+    # The pandas part of the metadata repeats the dropped columns' names.
+    parquet.write_table(table.select(kept).replace_schema_metadata(None), out)
+    return out.getvalue()
