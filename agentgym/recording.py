@@ -55,6 +55,13 @@ def _turn(turn: Turn, tokens: bool) -> dict[str, Any]:
         "context_tokens": len(turn.context_ids),
         "action_tokens": turn.n_actions,
     }
+    if turn.state:  # progress was watched
+        out |= {
+            "state": turn.state,
+            "abstract_action": turn.abstract_action,
+            "shareable": bool(turn.shareable),
+            "context_key": turn.context_key,
+        }
     if tokens:
         out |= {
             "extends": bool(turn.extends),

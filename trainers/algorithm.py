@@ -159,6 +159,10 @@ class Algorithm:
             **options,
         )
 
+    def findings(self) -> dict[str, Any]:
+        """What the algorithm has found out, beside weights, in JSON-able values for the report."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """Plain values that resume the algorithm exactly."""
         return {}

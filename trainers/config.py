@@ -21,7 +21,15 @@ from trainers.advantages.kl import KLKind
 from trainers.aggregation import Aggregation
 from trainers.losses import Correction, CorrectionLevel, PolicyLossKind
 
-__all__ = ["PlayConfig", "Preset", "TrainConfig", "parse_env_args", "require"]
+__all__ = [
+    "PlayConfig",
+    "Preset",
+    "TrainConfig",
+    "not_negative",
+    "parse_env_args",
+    "positive",
+    "require",
+]
 
 Preset = Literal["auto", "tiny", "paper"]
 
@@ -95,11 +103,11 @@ class PlayConfig:
         self._check_choices()
         self._check("at least 1", lambda v: v >= 1, "slots", "max_action_tokens", "threads")
         self._check("0 or more", lambda v: v >= 0, "seed", "window")
-        self._check("a finite number above 0", _positive, "temperature")
-        self._check("a finite number, 0 or more", _not_negative, "invalid_penalty")
+        self._check("a finite number above 0", positive, "temperature")
+        self._check("a finite number, 0 or more", not_negative, "invalid_penalty")
         self._check(
             "a finite number above 0, or None",
-            lambda v: v is None or _positive(v),
+            lambda v: v is None or positive(v),
             "turn_deadline",
             "episode_deadline",
         )
@@ -111,6 +119,11 @@ class PlayConfig:
     def needs_reference(self) -> bool:
         """Whether episodes begin with parts of a reference, so that there has to be one."""
         return False
+
+    @property
+    def progress_preset(self) -> str | None:
+        """Progress abstraction that annotates the turns of training episodes; None for none."""
+        return None
 
     def _check(self, right: str, ok: Callable[[Any], bool], *names: str) -> None:
         for name in names:
@@ -296,14 +309,14 @@ class TrainConfig(PlayConfig):
         )
         self._check(
             "a finite number above 0",
-            _positive,
+            positive,
             "learning_rate",
             "critic_learning_rate",
             "grad_clip",
         )
         self._check(
             "a finite number, 0 or more",
-            _not_negative,
+            not_negative,
             "weight_decay",
             "kl_coef",
             "entropy_coef",
@@ -376,7 +389,7 @@ class TrainConfig(PlayConfig):
         )
 
     def _check_critic(self) -> None:
-        self._check("a number above 0, or None", lambda v: v is None or _positive(v), "value_clip")
+        self._check("a number above 0, or None", lambda v: v is None or positive(v), "value_clip")
         if self.critic_trunk == "shared":
             require(
                 not self.freeze_attention and self.critic_updates == 1,
@@ -408,11 +421,13 @@ def parse_env_args(pairs: Sequence[str]) -> dict[str, Any]:
     return parse_pairs(pairs, "--env-arg")
 
 
-def _positive(value: float) -> bool:
+def positive(value: float) -> bool:
+    """Whether a number is finite and above 0."""
     return math.isfinite(value) and value > 0
 
 
-def _not_negative(value: float) -> bool:
+def not_negative(value: float) -> bool:
+    """Whether a number is finite and 0 or more."""
     return math.isfinite(value) and value >= 0
 
 

@@ -138,25 +138,43 @@ class GRPO(Algorithm):
         if config.dynamic_sampling or config.mask_zero_variance:
             keep_N = keep_N & ~result.zero_variance_N
         kept = [trajectory for trajectory, keep in zip(trajectories, keep_N, strict=True) if keep]
-        credit = spread(kept, result.advantages_N[keep_N], config.adv_norm)
         missing = 0
         tried, most = len(trajectories), config.max_resamples * config.trajectories
         if config.dynamic_sampling and len(kept) < config.trajectories and tried < most:
             short = min(config.trajectories - len(kept), most - tried)
             missing = -(-short // config.group_size) * config.group_size  # whole groups
-        return CreditBatch(kept, credit, metrics=group_metrics(result), missing=missing)
+        credit, metrics = self.assign(kept, result.advantages_N[keep_N], final=not missing)
+        return CreditBatch(kept, credit, metrics=group_metrics(result) | metrics, missing=missing)
+
+    def assign(
+        self, kept: Sequence[Trajectory], advantages_N: np.ndarray, *, final: bool
+    ) -> tuple[list[Credit], dict[str, float]]:
+        """Credit of the rollouts that are kept.
+
+        Args:
+            kept: The rollouts.
+            advantages_N: Advantage of each relative to its group.
+            final: The batch is full. If not, it comes again with more groups, so nothing may be
+                remembered of it.
+
+        Returns:
+            Credit of each, and metrics.
+        """
+        return spread(kept, advantages_N, self.config.adv_norm), {}
 
     def _return(self, trajectory: Trajectory) -> float:
         total = float(turn_rewards(trajectory, self.config.invalid_penalty).sum())
-        if self.config.overlong_length is not None:
-            total += float(
-                soft_overlong_penalty(
-                    [trajectory.n_actions],
-                    max_length=self.config.overlong_length,
-                    cache_length=self.config.overlong_cache,
-                )[0]
-            )
-        return total
+        return total + self._overlong(trajectory)
+
+    def _overlong(self, trajectory: Trajectory) -> float:
+        if self.config.overlong_length is None:
+            return 0.0
+        penalty = soft_overlong_penalty(
+            [trajectory.n_actions],
+            max_length=self.config.overlong_length,
+            cache_length=self.config.overlong_cache,
+        )
+        return float(penalty[0])
 
 
 def spread(

@@ -325,6 +325,7 @@ class Trainer:
             },
             score=score,
         )
+        self.run_dir.save_findings(self.step, self.algorithm.findings())
         self._checkpoint_s = time.perf_counter() - began
 
     def _resume(self, say: Callable[[str], None]) -> None:

@@ -7,6 +7,7 @@
     metrics.jsonl            one JSON object a learner step (names: trainers/metrics.py)
     trajectories.jsonl       sampled episodes, readable
     checkpoints/step_000100  complete checkpoints (trainers/checkpoint.py)
+    findings.json            what the algorithm found out, where it has something to tell
     report.html              trainers/report
 
 A run that is killed at any moment can be reopened: torn lines are repaired, leftovers cleared, and
@@ -48,6 +49,7 @@ __all__ = [
     "RunDirError",
     "pick_readable",
     "read_config",
+    "read_findings",
     "read_metrics",
     "read_status",
     "read_trajectories",
@@ -234,6 +236,17 @@ class RunDir:
         prune_checkpoints(self.checkpoint_dir, self._keep_last)
         return path
 
+    def save_findings(self, step: int, findings: Mapping[str, Any]) -> None:
+        """Replace what the algorithm has found out, for the report; nothing is written if empty.
+
+        Args:
+            step: Learner steps done.
+            findings: JSON-able values by name.
+        """
+        if findings:
+            content = to_json({"step": step, **findings}, place="findings")
+            write_atomically(self.path / "findings.json", json.dumps(content) + "\n")
+
     def checkpoints(self) -> list[CheckpointInfo]:
         """Complete checkpoints, oldest step first."""
         return list_checkpoints(self.checkpoint_dir)
@@ -352,6 +365,21 @@ def read_status(path: str | os.PathLike[str]) -> dict[str, Any]:
     if status.get("state") == "running" and lock_holder(Path(path) / _LOCK) is None:
         status["state"] = "killed"
     return dict(status)
+
+
+def read_findings(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Content of a run's ``findings.json``: the step, and findings by name; empty without it.
+
+    Raises:
+        RunDirError: The file is damaged.
+    """
+    try:
+        found = json.loads((Path(path) / "findings.json").read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise RunDirError(f"{Path(path) / 'findings.json'} is damaged: {error}") from None
+    return dict(found)
 
 
 def read_metrics(path: str | os.PathLike[str]) -> list[dict[str, MetricValue]]:

@@ -15,6 +15,7 @@ from adapters.policies.models import resolve_model
 from adapters.policies.torch_policy import TorchPolicy
 from agentgym.collector import Collector, CollectorConfig
 from agentgym.policy import Policy, Sampling
+from agentgym.progress import ProgressAbstraction, make_progress
 from agentgym.prompts import ConversationRenderer, EnvPrompt, WindowedRenderer, make_renderer
 from agentgym.registry import EnvSpec, load, spec
 from agentgym.tasks import TaskSet
@@ -44,6 +45,7 @@ class World:
         tasks: Its tasks, or None.
         easy_first: Training plays the easier tasks first.
         order_stretch: Among so many tasks; None means all.
+        make_progress: Makes the progress abstraction that watches training episodes, or None.
     """
 
     spec: EnvSpec
@@ -53,6 +55,7 @@ class World:
     tasks: TaskSet | None
     easy_first: bool = False
     order_stretch: int | None = None
+    make_progress: Callable[[], ProgressAbstraction] | None = None
 
     @classmethod
     def open(cls, config: PlayConfig) -> World:
@@ -72,6 +75,7 @@ class World:
         except TypeError as error:
             raise ValueError(f"--env-arg does not suit {entry.id}: {error}") from error
         tasks = getattr(probe.unwrapped, "tasks", None)
+        max_steps = getattr(probe.unwrapped, "max_steps", None)
         probe.close()
         form = config.action_format or ("bare" if tiny else "tags")
         prompt = load(entry.prompt, entry.extra)(action_format=form)
@@ -79,6 +83,8 @@ class World:
         if isinstance(config, TrainConfig):
             world.easy_first = config.task_order == "easy_first"
             world.order_stretch = config.order_stretch
+        if config.progress_preset is not None:
+            world.make_progress = make_progress(entry, config.progress_preset, max_steps)
         if config.needs_reference:
             world._check_reference()
         return world
@@ -246,4 +252,5 @@ class Setup:
             run_seed=0 if evaluation else config.seed,
         )
         expert = None if evaluation else self.world.make_expert_env
-        return Collector(self.world.make_env, self.renderer, policy, limits, expert)
+        progress = None if evaluation else self.world.make_progress
+        return Collector(self.world.make_env, self.renderer, policy, limits, expert, progress)

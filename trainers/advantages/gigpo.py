@@ -36,6 +36,7 @@ def episode_advantages(
     cross_steps: bool,
     divide: bool = True,
     eps: float = 1e-6,
+    ddof: int = 1,
 ) -> FloatArray:
     """Score of each row relative to its group.
 
@@ -45,8 +46,9 @@ def episode_advantages(
         trajectory_R: Rollout of each row.
         cross_steps: Mean and deviation over all rows of a group, so that long rollouts weigh more
             (GiGPO's release). False takes the first row of each rollout: every rollout once.
-        divide: Divide by the sample deviation (``mean_std_norm``) or not (``mean_norm``).
+        divide: Divide by the deviation (``mean_std_norm``) or not (``mean_norm``).
         eps: Added to the deviation.
+        ddof: 1 for the sample deviation, as in the release.
 
     Returns:
         One advantage a row. A group of one entry has nobody to be compared with: 0 (the release
@@ -68,7 +70,7 @@ def episode_advantages(
     centered[(n_G < 2)[group_R] | (even_G[group_R] & (np.abs(centered) <= _SAME))] = 0.0
     if not divide:
         return centered
-    scale_G = np.where(even_G, 1.0, np.sqrt(square_G / np.maximum(n_G - 1, 1)) + eps)
+    scale_G = np.where(even_G, 1.0, np.sqrt(square_G / np.maximum(n_G - ddof, 1)) + eps)
     return centered / scale_G[group_R]
 
 
