@@ -1,5 +1,7 @@
 """Run code that nobody trusts: one-shot, or in a workspace that lives over many commands."""
 
+from agentgym.sandbox.sandbox import Sandbox, open_sandbox, shared_sandbox
+from agentgym.sandbox.session import Session
 from agentgym.sandbox.types import (
     REPORT_FD,
     Entry,
@@ -19,9 +21,13 @@ __all__ = [
     "Level",
     "Limits",
     "Result",
+    "Sandbox",
     "SandboxError",
     "SandboxUnavailable",
+    "Session",
     "Snapshot",
     "Status",
     "WorkspaceError",
+    "open_sandbox",
+    "shared_sandbox",
 ]

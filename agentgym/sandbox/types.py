@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from types import MappingProxyType
 from typing import Any
 
 __all__ = [
@@ -212,8 +211,8 @@ class Snapshot:
     skipped: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "files", MappingProxyType(dict(self.files)))
-        object.__setattr__(self, "skipped", MappingProxyType(dict(self.skipped)))
+        object.__setattr__(self, "files", dict(self.files))
+        object.__setattr__(self, "skipped", dict(self.skipped))
 
     def digest(self) -> str:
         """SHA-256 of files, folders and permissions, the same in every process."""

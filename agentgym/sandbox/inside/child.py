@@ -1,0 +1,239 @@
+"""The last steps of a process before it runs what nobody trusts."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import gc
+import linecache
+import os
+import resource
+import signal
+import sys
+import threading
+import traceback
+import types
+from typing import Any, NoReturn
+
+from agentgym.sandbox.inside import kernel
+from agentgym.sandbox.inside.seccomp import Filter
+
+__all__ = ["SETUP_FAILED", "Start", "start"]
+
+#: Exit code of a process whose preparation failed; the error is on its stderr.
+SETUP_FAILED = 125
+
+
+class Start:
+    """How a command begins.
+
+    Attributes:
+        argv: Program and arguments; None runs ``code``.
+        code: Python text.
+        args: Arguments of ``code``.
+        env: The whole environment.
+        cwd: Working folder.
+        limits: ``address_space``, ``cpu_seconds``, ``disk``, ``open_files``, ``processes``.
+        confined: Refuse system calls, capabilities and privileges.
+        path: ``sys.path`` of ``code``.
+    """
+
+    __slots__ = ("args", "argv", "code", "confined", "cwd", "env", "limits", "path")
+
+    def __init__(self, data: dict[str, Any], *, confined: bool, path: list[str]) -> None:
+        self.argv: list[str] | None = data.get("argv")
+        self.code: str = data.get("code", "")
+        self.args: list[str] = data.get("args", [])
+        self.env: dict[str, str] = data["env"]
+        self.cwd: str = data["cwd"]
+        self.limits: dict[str, Any] = data["limits"]
+        self.confined, self.path = confined, path
+
+
+def start(begin: Start, fds: dict[int, int], call_filter: Filter | None) -> int:
+    """Fork a process that runs the command.
+
+    Args:
+        begin: What to run.
+        fds: The process's descriptor number to the one it comes from.
+        call_filter: Filter of system calls, if there is one.
+
+    Returns:
+        The process id.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        _prepare(begin, fds, call_filter)
+    except BaseException as error:
+        # Descriptor 2 may not be in its place yet.
+        with contextlib.suppress(BaseException):
+            os.write(fds.get(2, 2), f"the sandbox could not start it: {error}\n".encode())
+        os._exit(SETUP_FAILED)
+    if begin.argv is not None:
+        _execute(begin)
+    _run_code(begin)
+    return None
+
+
+def _prepare(begin: Start, fds: dict[int, int], call_filter: Filter | None) -> None:
+    os.setsid()
+    _place(fds)
+    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        default = signal.SIG_DFL
+        if begin.argv is None and number != signal.SIGCHLD:
+            default = signal.SIG_IGN  # as an interpreter has it
+        signal.signal(number, default)
+    signal.set_wakeup_fd(-1)
+    os.umask(0o022)
+    os.chdir(begin.cwd)
+    _set_limits(begin)
+    if begin.confined:
+        kernel.drop_capabilities()
+        kernel.no_new_privileges()
+        if call_filter is not None:
+            call_filter.install()
+    kernel.set_dumpable(True)
+
+
+def _place(fds: dict[int, int]) -> None:
+    """Put the descriptors where the process expects them, and close all others."""
+    lowest = max([*fds, *fds.values(), 9]) + 1
+    # First out of the way, so that no source is overwritten before it is used.
+    moved = {}
+    for target, source in fds.items():
+        moved[target] = fcntl.fcntl(source, fcntl.F_DUPFD, lowest)
+    for target, source in moved.items():
+        os.dup2(source, target)
+    previous = -1
+    for target in [*sorted(fds), 1 << 20]:
+        if target - previous > 1:
+            os.closerange(previous + 1, target)
+        previous = target
+
+
+def _set_limits(begin: Start) -> None:
+    limits = begin.limits
+    wanted: list[tuple[int, int]] = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, limits["disk"]),
+        (resource.RLIMIT_NOFILE, limits["open_files"]),
+        (resource.RLIMIT_NPROC, limits["processes"]),
+        (resource.RLIMIT_MEMLOCK, 1 << 20),
+        (resource.RLIMIT_MSGQUEUE, 1 << 16),
+    ]
+    if limits["cpu_seconds"] is not None:
+        wanted.append((resource.RLIMIT_CPU, limits["cpu_seconds"]))
+    if limits["address_space"]:
+        # What the interpreter holds already is not the command's doing.
+        held = _address_space() if begin.argv is None else 0
+        wanted.append((resource.RLIMIT_AS, limits["address_space"] + held))
+    for number, value in wanted:
+        hard = resource.getrlimit(number)[1]
+        room = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        # A second later the kernel kills what ignores the signal at the soft limit.
+        top = room + 1 if number == resource.RLIMIT_CPU else room
+        if hard != resource.RLIM_INFINITY:
+            top = min(top, hard)
+        resource.setrlimit(number, (room, top))
+
+
+def _address_space() -> int:
+    try:
+        with open("/proc/self/statm", "rb", buffering=0) as file:
+            return int(file.read(200).split()[0]) * resource.getpagesize()
+    except OSError:
+        return 256 << 20
+
+
+def _execute(begin: Start) -> NoReturn:
+    assert begin.argv is not None
+    try:
+        os.execvpe(begin.argv[0], begin.argv, begin.env)
+    except (OSError, ValueError) as error:
+        missing = isinstance(error, FileNotFoundError)
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        os.write(2, f"{begin.argv[0]}: {reason}\n".encode("utf-8", "replace"))
+        os._exit(127 if missing else 126)
+
+
+def _run_code(begin: Start) -> NoReturn:
+    """Run Python text in this process as a fresh interpreter would run a file."""
+    os.environ.clear()
+    os.environ.update(begin.env)
+    sys.argv = ["<code>", *begin.args]
+    sys.path[:] = [begin.cwd, *begin.path]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "agentgym"]:
+        del sys.modules[name]
+    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
+    sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.stderr = open(
+        2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
+    vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)
+    random = getattr(sys.modules.get("numpy"), "random", None)
+    if random is not None:
+        random.seed()  # Python's own generator reseeds itself after a fork; this one does not
+    code = begin.code
+    linecache.cache["<code>"] = (len(code), None, code.splitlines(True), "<code>")
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__builtins__=__builtins__, __file__="<code>", __spec__=None)
+    sys.modules["__main__"] = main
+    begin.code = ""
+    gc.enable()
+    status = 0
+    try:
+        compiled = compile(code, "<code>", "exec", dont_inherit=True)
+        exec(compiled, main.__dict__)
+    except SystemExit as error:
+        status = _exit_status(error)
+    except BaseException as error:
+        status = 1
+        _report(error)
+    finally:
+        status = _end(status)
+        os._exit(status & 0xFF)
+
+
+def _exit_status(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code
+    with contextlib.suppress(BaseException):
+        print(error.code, file=sys.stderr)
+    return 1
+
+
+def _report(error: BaseException) -> None:
+    """Print the traceback from the first line of the code on."""
+    trace = error.__traceback__
+    trace = trace.tb_next if trace is not None else None
+    try:
+        if sys.excepthook is sys.__excepthook__:
+            traceback.print_exception(type(error), error, trace)
+        else:
+            sys.excepthook(type(error), error.with_traceback(trace), trace)
+    except BaseException:
+        with contextlib.suppress(BaseException):
+            os.write(2, f"{type(error).__name__}\n".encode())
+
+
+def _end(status: int) -> int:
+    """What an interpreter does at its end: threads, exit functions, buffers."""
+    for step in (getattr(threading, "_shutdown", None), atexit._run_exitfuncs):
+        try:
+            if step is not None:
+                step()
+        except SystemExit as error:
+            status = _exit_status(error)
+        except BaseException as error:
+            _report(error)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:
+            status = status or 120
+    return status

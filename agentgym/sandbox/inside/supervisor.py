@@ -1,0 +1,411 @@
+"""Process 1 of a sandbox: starts commands, keeps their output, holds the deadlines, kills.
+
+It has one thread and waits in one place. Commands cannot look into it, since it is not dumpable,
+and cannot kill it, since it is process 1 of their namespace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any
+
+from agentgym.sandbox.inside import kernel, processes, wire
+from agentgym.sandbox.inside.child import SETUP_FAILED, Start, start
+from agentgym.sandbox.inside.output import Kept
+from agentgym.sandbox.inside.seccomp import Filter, supported
+
+__all__ = ["Supervisor"]
+
+_TICK = 0.1
+_IDLE_TICK = 0.5
+#: Bytes read of a stream at a time, and after the end of a command that left it open.
+_CHUNK, _AFTERWARDS = 1 << 16, 1 << 20
+_KILL_ROUNDS = 200
+
+
+class _Job:
+    """A command."""
+
+    def __init__(self, number: int, data: dict[str, Any], stdin: bytes) -> None:
+        limits = data["limits"]
+        self.number = number
+        self.background: bool = data.get("background", False)
+        self.began = time.monotonic()
+        self.until = None if self.background else self.began + limits["seconds"]
+        self.memory: int = limits["memory"]
+        self.flood: int = limits["flood"]
+        self.cpu_seconds: int | None = limits["cpu_seconds"]
+        self.kept = (Kept(limits["output"]), Kept(limits["output"]))
+        self.streams: dict[int, Kept] = {}
+        self.stdin = memoryview(stdin)
+        self.stdin_fd: int | None = None
+        self.before: set[tuple[int, int]] = set()
+        self.pid = 0
+        self.wait_status: int | None = None
+        self.cpu_used = 0.0
+        self.reason: str | None = None
+        self.others_killed = False
+
+
+class Supervisor:
+    """Serves one connection until its other end is closed.
+
+    Args:
+        connection: Where requests come from.
+        call_filter: What refuses commands system calls, if there is something.
+        confined: Take from commands their capabilities and what would give them new ones.
+        alone: This is process 1: everything else here belongs to the commands.
+        path: ``sys.path`` of Python text.
+        once: End with the first command.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        *,
+        call_filter: Filter | None,
+        confined: bool,
+        alone: bool,
+        path: list[str],
+        once: bool,
+    ) -> None:
+        self._connection = connection
+        self._confined, self._alone, self._path, self._once = confined, alone, path, once
+        self._filter = call_filter
+        self._poll = select.poll()
+        self._jobs: dict[int, _Job] = {}
+        self._current: _Job | None = None
+        self._strays: set[int] = set()
+        self._count = 0
+        self._wake, wake = os.pipe()
+        for fd in (self._wake, wake):
+            os.set_blocking(fd, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self._poll.register(connection, select.POLLIN)
+        self._poll.register(self._wake, select.POLLIN)
+
+    def serve(self) -> None:
+        """Answer requests until the other side is gone, or after one command with ``once``."""
+        try:
+            while self._turn():
+                pass
+        except wire.Closed:
+            pass
+        finally:
+            self._kill_others()
+
+    def _turn(self) -> bool:
+        for fd, _ in self._poll.poll(self._wait() * 1000):
+            if fd == self._connection.fileno():
+                self._request(wire.receive(self._connection))
+            elif fd == self._wake:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wake, 4096)
+            else:
+                self._stream(fd)
+        self._reap()
+        self._watch()
+        job = self._current
+        if job is not None and job.wait_status is not None:
+            self._finish(job)
+            return not self._once
+        return True
+
+    def _wait(self) -> float:
+        job = self._current
+        if job is None:
+            return _IDLE_TICK if self._jobs else 3600.0
+        assert job.until is not None
+        return max(0.0, min(job.until - time.monotonic(), _TICK))
+
+    # Requests -----------------------------------------------------------------------------------
+
+    def _request(self, message: wire.Message) -> None:
+        data = message.data
+        operation = data.get("op")
+        if operation == "run":
+            try:
+                self._run(data, message)
+            except OSError as error:
+                self._reply({"error": f"the sandbox could not start the command: {error}"})
+            finally:
+                message.close()
+        elif operation == "kill":
+            if self._current is not None:
+                self._kill(self._current, data["reason"])
+        elif operation == "output":
+            job = self._jobs.get(data["job"])
+            if job is None:
+                self._reply({"error": f"no background job {data['job']}"})
+            else:
+                self._answer(job)
+        else:
+            self._reply({"error": f"unknown operation {operation!r}"})
+
+    def _run(self, data: dict[str, Any], message: wire.Message) -> None:
+        sizes = [size for _, size in data.get("files", ())]
+        content = memoryview(message.blob)
+        for (path, size), place in zip(data.get("files", ()), _places(sizes), strict=True):
+            _write_file(path, content[place : place + size])
+        stdin = bytes(content[sum(sizes) :])
+        self._count += 1
+        job = _Job(self._count, data, stdin)
+        if not self._once:
+            job.before = {process.key for process in processes.descendants().values()}
+        ends: list[int] = []
+        fds = dict(zip(data.get("fds", ()), message.fds, strict=True))
+        try:
+            if stdin:
+                fds[0], job.stdin_fd = os.pipe()
+                os.set_blocking(job.stdin_fd, False)
+            else:
+                fds[0] = os.open("/dev/null", os.O_RDONLY)
+            ends.append(fds[0])
+            for number, kept in zip((1, 2), job.kept, strict=True):
+                ours, fds[number] = os.pipe()
+                os.set_blocking(ours, False)
+                job.streams[ours] = kept
+                ends.append(fds[number])
+            begin = Start(data, confined=self._confined, path=self._path)
+            job.pid = start(begin, fds, self._filter)
+        except BaseException:
+            for fd in [*job.streams, *([job.stdin_fd] if job.stdin_fd is not None else [])]:
+                os.close(fd)
+            raise
+        finally:
+            for fd in ends:
+                os.close(fd)
+        for fd in job.streams:
+            self._poll.register(fd, select.POLLIN)
+        if job.stdin_fd is not None:
+            self._poll.register(job.stdin_fd, select.POLLOUT)
+        self._jobs[job.number] = job
+        if job.background:
+            self._answer(job)
+        else:
+            self._current = job
+
+    def _reply(self, data: dict[str, Any], blob: bytes = b"") -> None:
+        wire.send(self._connection, data, blob)
+
+    def _answer(self, job: _Job, left_over: int = 0) -> None:
+        parts = [part for kept in job.kept for part in (kept.head, kept.tail)]
+        exit_code = signal_number = None
+        if job.wait_status is not None:
+            code = os.waitstatus_to_exitcode(job.wait_status)
+            exit_code, signal_number = (code, None) if code >= 0 else (None, -code)
+        self._reply(
+            {
+                "job": job.number,
+                "running": job.wait_status is None,
+                "exit_code": exit_code,
+                "signal": signal_number,
+                "reason": job.reason,
+                "cpu": job.cpu_used,
+                "setup_failed": exit_code == SETUP_FAILED,
+                "left_over": left_over,
+                "others_killed": job.others_killed,
+                "totals": [kept.total for kept in job.kept],
+                "sizes": [len(part) for part in parts],
+            },
+            b"".join(parts),
+        )
+
+    # Streams ------------------------------------------------------------------------------------
+
+    def _stream(self, fd: int) -> None:
+        for job in self._jobs.values():
+            if fd == job.stdin_fd:
+                self._feed(job)
+                return
+            if fd in job.streams:
+                self._read(job, fd)
+                if sum(kept.total for kept in job.kept) > job.flood and job.reason is None:
+                    self._kill(job, "output")
+                return
+        if fd in self._strays:
+            with contextlib.suppress(BlockingIOError):
+                if not os.read(fd, _CHUNK):
+                    self._strays.discard(fd)
+                    self._close(fd)
+
+    def _feed(self, job: _Job) -> None:
+        assert job.stdin_fd is not None
+        try:
+            written = os.write(job.stdin_fd, job.stdin[:_CHUNK])
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            written = len(job.stdin)
+        job.stdin = job.stdin[written:]
+        if not job.stdin:
+            self._close(job.stdin_fd)
+            job.stdin_fd = None
+
+    def _read(self, job: _Job, fd: int) -> int:
+        """Read once; the number of bytes, or 0 at the end or where there is nothing now."""
+        try:
+            data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return 0
+        if data:
+            job.streams[fd].add(data)
+        else:
+            del job.streams[fd]
+            self._close(fd)
+        return len(data)
+
+    def _close(self, fd: int) -> None:
+        self._poll.unregister(fd)
+        os.close(fd)
+
+    # The end of a command -----------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, used = os.wait3(os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for job in self._jobs.values():
+                if job.pid == pid and job.wait_status is None:
+                    job.wait_status = status
+                    job.cpu_used = used.ru_utime + used.ru_stime
+
+    def _finish(self, job: _Job) -> None:
+        self._current = None
+        if self._once:
+            self._kill_others()
+        for fd in list(job.streams):
+            left = _AFTERWARDS
+            while left > 0 and (got := self._read(job, fd)):
+                left -= got
+        left_over = 0
+        if not self._once:
+            left_over = len(self._of(job))
+        if job.stdin_fd is not None:
+            self._close(job.stdin_fd)
+            job.stdin_fd = None
+        self._strays |= set(job.streams)  # held by what runs on; read, so that nobody blocks
+        job.streams = {}
+        del self._jobs[job.number]
+        self._answer(job, left_over)
+
+    def _of(self, job: _Job) -> list[processes.Process]:
+        """The live processes that are there because of a command."""
+        everyone = processes.descendants()
+        background = [
+            other.pid
+            for other in self._jobs.values()
+            if other.background and other is not job and other.wait_status is None
+        ]
+        spared = processes.tree(background, everyone).keys() | set(background)
+        return [
+            process
+            for process in everyone.values()
+            if process.key not in job.before and process.pid not in spared and not process.zombie
+        ]
+
+    # Limits -------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        now = time.monotonic()
+        job = self._current
+        if job is not None and job.until is not None and now >= job.until:
+            self._kill(job, "timeout")
+        live = [job for job in self._jobs.values() if job.wait_status is None]
+        if not live or now - min(job.began for job in live) < _TICK / 2:
+            return
+        bound = min(job.memory for job in live)
+        everyone = list(processes.descendants().values())
+        if processes.resident_memory(everyone) <= bound:
+            return
+        if processes.proportional_memory(everyone) <= bound:
+            return
+        # What came last goes first.
+        self._kill(max(live, key=lambda job: (not job.background, job.number)), "memory")
+
+    def _kill(self, job: _Job, reason: str) -> None:
+        """Kill everything of a command, whatever it did to get away."""
+        if job.reason is None:
+            job.reason = reason
+        if job.wait_status is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(job.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(job.pid, signal.SIGKILL)
+        if self._once:
+            self._kill_others()
+            self._settle(job)
+            return
+        for _ in range(_KILL_ROUNDS):
+            self._reap()
+            left = self._of(job)
+            if not left:
+                break
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+            time.sleep(0.001)
+        else:
+            # It multiplies faster than it can be found: everything goes, the background too.
+            job.others_killed = True
+            self._kill_others()
+        self._settle(job)
+
+    def _settle(self, job: _Job) -> None:
+        for _ in range(1000):
+            self._reap()
+            if job.wait_status is not None:
+                return
+            time.sleep(0.001)
+
+    def _kill_others(self) -> None:
+        if self._alone:
+            processes.kill_all()
+            return
+        for _ in range(_KILL_ROUNDS):
+            self._reap()
+            left = [process for process in processes.descendants().values() if not process.zombie]
+            if not left:
+                return
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+            time.sleep(0.001)
+
+
+def _places(sizes: list[int]) -> list[int]:
+    places, place = [], 0
+    for size in sizes:
+        places.append(place)
+        place += size
+    return places
+
+
+def _write_file(path: str, content: memoryview) -> None:
+    """Write a file below the working folder, which is still empty of anything hostile."""
+    folder = os.path.dirname(path)
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(content)
+    os.chmod(path, 0o644)
+
+
+def make_filter() -> Filter | None:
+    """The filter of system calls, or None on a machine whose numbers are not known."""
+    return Filter() if supported() else None
+
+
+def protect() -> None:
+    """Keep this process from the eyes of its commands."""
+    kernel.set_dumpable(False)
