@@ -33,6 +33,8 @@ _HALF = Fraction(1, 2)
 _MAX_TERMS = 600
 _MAX_WORK = 150_000
 _MAX_BITS = 20_000
+_MAX_POWER = 40  # of a sum that is multiplied out
+_MAX_SHIFT = 30  # of an argument of a factorial
 
 
 class TooLarge(ArithmeticError):
@@ -163,8 +165,8 @@ class Algebra:
         return out
 
     def _whole_power(self, poly: Poly, n: int) -> Poly:
-        if len(poly) > 1 and n > 40:
-            raise TooLarge("a large power of a sum")
+        if len(poly) > 1 and n > _MAX_POWER:  # stays closed
+            return self._closed(f"power {n}", (self._whole(poly),))
         if len(poly) == 1:
             ((monomial, value),) = poly.items()
             bits = max(value.numerator.bit_length(), value.denominator.bit_length())
@@ -420,7 +422,41 @@ class Algebra:
             # |p| of a sum is the root of its square, as in sqrt((x+1)^2).
             one = self._absolute(poly) if len(poly) == 1 else self._root(self.times(poly, poly), 2)
             return self._whole(one)
+        if name == "fact":
+            return self._factorial(args[0])
+        if name == "binom":
+            return self._binomial(*args)
         return self._whole(self._closed(str(name), tuple(args)))
+
+    def _factorial(self, a: Ratio) -> Ratio:
+        """``(p + c)! = p! (p + 1) ... (p + c)`` for a whole number ``c``, and back."""
+        above, below = a
+        shift = above.get(_ONE, Fraction(0))
+        if below != {_ONE: Fraction(1)} or shift.denominator != 1 or abs(shift) > _MAX_SHIFT:
+            return self._whole(self._closed("fact", (a,)))
+        rest = {monomial: value for monomial, value in above.items() if monomial != _ONE}
+        out = self._whole(self._closed("fact", (self._whole(rest),)))
+        count = int(shift)
+        for step in range(1, count + 1):
+            out = self._product(out, self._whole(self.plus(rest, {_ONE: Fraction(step)})))
+        for step in range(count + 1, 1):
+            factor = self.plus(rest, {_ONE: Fraction(step)} if step else {})
+            out = self._product(out, self._inverse(self._whole(factor)))
+        return out
+
+    def _binomial(self, a: Ratio, b: Ratio) -> Ratio:
+        """A polynomial for a small number below, else the quotient of factorials."""
+        number = self._number(b)
+        if number is not None and number.denominator == 1 and 0 <= number <= _MAX_SHIFT:
+            out = self._whole({_ONE: Fraction(1)})
+            for step in range(int(number)):
+                factor = self._sum(a, self._whole({_ONE: Fraction(-step)} if step else {}))
+                out = self._product(out, factor)
+                out = self._product(out, self._whole({_ONE: Fraction(1, step + 1)}))
+            return out
+        minus = (self.plus({}, b[0], -1), b[1])
+        below = self._product(self._factorial(b), self._factorial(self._sum(a, minus)))
+        return self._product(self._factorial(a), self._inverse(below))
 
     def _trigonometric(self, name: str, argument: Ratio) -> Ratio:
         circular = name not in ("sinh", "cosh", "tanh")

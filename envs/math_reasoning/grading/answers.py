@@ -16,7 +16,7 @@ from envs.math_reasoning.grading.lexicon import (
     unit_of,
     words,
 )
-from envs.math_reasoning.grading.matrices import matrix_from
+from envs.math_reasoning.grading.matrices import matrix_from, scaled_matrix
 from envs.math_reasoning.grading.nodes import Node, Unparsed, contains, num
 from envs.math_reasoning.grading.parser import ExpressionParser, bracketed, split_top
 from envs.math_reasoning.grading.policies import Policies
@@ -33,6 +33,12 @@ _UNIONS = frozenset(("∪", "∖", "∩"))
 _TIME = re.compile(r"^(\d{1,2}):(\d\d)(?::(\d\d))?\s*(?:([ap])\.?\s?m\.?)?$", re.IGNORECASE)
 _TEXT_COMMAND = re.compile(r"\\(?:text|mbox|mathrm|textbf|textit)\s*\{([^{}]*)\}")
 _CHOICE = re.compile(r"^\(?([A-Z])(?:\)|\.|:)\s*(?=\S)", re.DOTALL)
+# A letter behind the label that is a label too: who names two options has chosen none.
+_OTHER_CHOICE = re.compile(
+    r"\(\s{0,3}([A-Z])\s{0,3}\)|(?<![A-Za-z])([A-Z])(?=\s{0,3}(?:[).:](?!\d)|$))"
+    r"|\b(?:or|and|not|nor)\s{1,5}\(?([A-Z])(?![A-Za-z])"
+    r"|[,;/&|]\s{0,5}\(?([A-Z])(?![A-Za-z(=^_])"
+)
 _BASED = re.compile(r"^\(?([0-9A-F]+)\)?_\{?(?:\\text\{)?(\d{1,2}|two|eight|ten)\}?\}?$")
 _DECIMAL_COMMA = re.compile(r"^([+-]?)(\d+|\d{1,3}(?:\.\d{3})+),(\d+)$")
 _TIMES_TEN = re.compile(r"(?<=[\d.])\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
@@ -105,7 +111,7 @@ def _further(plain: str) -> list[Reading]:
     out = []
     bare = _TEXT_COMMAND.sub(r" \1 ", plain).strip()
     choice = _CHOICE.match(bare)
-    if choice:
+    if choice and not _names_another(choice, bare):
         out.append(Reading((Node("text", (), choice[1]), "mcq_label_with_text")))
     comma = _DECIMAL_COMMA.match(plain)
     if comma and not (len(comma[3]) == 3 and comma[2].isdigit() and len(comma[2]) <= 3):
@@ -114,6 +120,12 @@ def _further(plain: str) -> list[Reading]:
         node = num(-value if comma[1] == "-" else value, len(comma[3]))
         out.append(Reading((node, "eu_decimal")))
     return out
+
+
+def _names_another(choice: re.Match[str], text: str) -> bool:
+    """Whether a choice is followed by the label of another one."""
+    others = _OTHER_CHOICE.finditer(text, choice.end())
+    return any(letter not in (None, choice[1]) for other in others for letter in other.groups())
 
 
 def _read(plain: str, policies: Policies) -> Node:
@@ -271,6 +283,8 @@ class _Reader:
             return self.brackets(tokens[1:-1], *pair)
         if tokens[0].kind == "begin":
             return matrix_from(tokens, self.answer)
+        if tokens[-1].kind == "end":
+            return scaled_matrix(tokens, self.answer)
         if any(token.text in ("…", "∅") for token in tokens):
             raise Unparsed("dots or an empty set within an expression")
         return self.quantity(tokens)

@@ -94,6 +94,8 @@ class Comparison:
         return self._sym(gold, answer)
 
     def _time(self, gold: Node, answer: Node) -> bool | None:
+        if answer.op == "ratio" and not any(gold.value[2:]):
+            return self._ratio(_as_ratio(gold), answer)
         if answer.op != "time":
             return False
         (hour, *rest, half), (other, *others, other_half) = gold.value, answer.value
@@ -234,6 +236,8 @@ class Comparison:
     _setminus = _intersection = _reals = _union
 
     def _ratio(self, gold: Node, answer: Node) -> bool | None:
+        if answer.op == "time" and len(gold.args) == 2 and not any(answer.value[2:]):
+            answer = _as_ratio(answer)
         if answer.op == "ratio":
             if contains(gold, "dots") or contains(answer, "dots"):
                 return self._each(gold, answer)
@@ -362,6 +366,11 @@ def _gathered(node: Node) -> Node:
                 values.extend(arg.args[1].args if arg.args[1].op == "list" else (arg.args[1],))
             return Node("rel", (name, Node("list", tuple(values))), ("=",))
     return node
+
+
+def _as_ratio(node: Node) -> Node:
+    """``6:10`` of the clock as the ratio that is written alike."""
+    return Node("ratio", tuple(num(part) for part in node.value[:2]))
 
 
 def _measurable(node: Node) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
+from envs.math_reasoning.grading.building import product
+from envs.math_reasoning.grading.equality import constant_value
 from envs.math_reasoning.grading.lexer import Token
-from envs.math_reasoning.grading.nodes import Node, Unparsed
-from envs.math_reasoning.grading.parser import split_top
+from envs.math_reasoning.grading.nodes import Node, Unparsed, num
+from envs.math_reasoning.grading.parser import ExpressionParser, split_top
 
-__all__ = ["as_vector", "from_rows", "matrix_from"]
+__all__ = ["as_vector", "from_rows", "matrix_from", "scaled_matrix"]
 
 # Round, square and bare brackets say the same; bars make a determinant or a norm.
 _KINDS = {"pmatrix": "", "bmatrix": "", "matrix": "", "smallmatrix": "", "array": "",
@@ -41,6 +44,38 @@ def matrix_from(tokens: Sequence[Token], read: Callable[[Sequence[Token]], Node]
         raise Unparsed("rows of different lengths")
     entries = tuple(read(cell) for row in cells for cell in row)
     return Node("matrix", entries, (len(cells), len(cells[0]), _KINDS[name]))
+
+
+def scaled_matrix(tokens: Sequence[Token], read: Callable[[Sequence[Token]], Node]) -> Node:
+    r"""A factor and a matrix, as in ``2\begin{pmatrix}1\\3\end{pmatrix}``, multiplied out.
+
+    Args:
+        tokens: From the factor to ``\end``.
+        read: Reads one entry.
+
+    Raises:
+        Unparsed: If it is anything else.
+    """
+    start = next(place for place, token in enumerate(tokens) if token.kind in ("begin", "end"))
+    matrix = matrix_from(tokens[start:], read)
+    before = [*tokens[:start]]
+    if before[-1].text == "*" and len(before) > 1:
+        before.pop()
+    if [token.text for token in before] == ["-"]:
+        factor = num(-1)
+    else:
+        factor = ExpressionParser(before).whole()
+    if matrix.value[2] or not all(entry.scalar for entry in matrix.args):
+        raise Unparsed("a factor before something else than a matrix")
+    return Node("matrix", tuple(_times(factor, entry) for entry in matrix.args), matrix.value)
+
+
+def _times(factor: Node, entry: Node) -> Node:
+    """The product; of fractions, their value."""
+    values = constant_value(factor), constant_value(entry)
+    if isinstance(values[0], Fraction) and isinstance(values[1], Fraction):
+        return num(values[0] * values[1])
+    return product(factor, entry)
 
 
 def _after_columns(tokens: list[Token]) -> list[Token]:

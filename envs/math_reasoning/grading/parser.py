@@ -207,7 +207,7 @@ class ExpressionParser:
             if token.text == "frac" and self._literal(self.at - 1) and not allowed:
                 raise Unparsed("two fractions side by side")
             return token.text not in ("to", "Rightarrow", "implies", "iff", "forall", "choose",
-                                      "pmod", "bmod", "mod")  # fmt: skip
+                                      "over", "pmod", "bmod", "mod")  # fmt: skip
         if token.kind == "begin":
             raise Unparsed("a matrix within a product")
         if token.text == "|":  # within bars it closes them

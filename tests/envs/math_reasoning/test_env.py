@@ -407,8 +407,8 @@ def test_a_broken_verifier_does_not_end_an_episode(monkeypatch):
 
     monkeypatch.setattr("envs.math_reasoning.grading.grader.default_pool", Broken)
     monkeypatch.setattr("envs.math_reasoning.grading.pool._unusable", False)
-    env = make(data=[{"question": "n?", "answer": "n!"}])
+    env = make(data=[{"question": "n?", "answer": "x"}])
     env.reset(seed=0)
     with pytest.warns(UserWarning, match="without math-verify"):
-        *_, info = env.step(boxed("n(n-1)!"))
+        *_, info = env.step(boxed("tan(arctan(x))"))
     assert info["details"]["verifier_status"] == "undecided"

@@ -134,7 +134,7 @@ def test_every_policy_is_tested_and_documented():
         ("\\frac{1}{", "7", "answer", Status.UNPARSED),
         ("1" * 3000, "7", "answer", Status.TOO_LONG),
         ("7", "\\frac{1}{", "answer", Status.GOLD_UNPARSED),
-        ("n(n-1)!", "n!", "answer", Status.UNDECIDED),
+        ("tan(arctan(x))", "x", "answer", Status.UNDECIDED),
     ],
 )
 def test_every_outcome_has_a_status(candidate, gold, kind, status):

@@ -19,7 +19,7 @@ from envs.math_reasoning.grading.suspects import is_harmless, to_plain
 
 X = Node("sym", (), "x")
 #: Pairs that the rules leave open and the verifier decides.
-OPEN = [("n!", "n(n-1)!", True), ("\\ln(2+\\sqrt3)", "-\\ln(2-\\sqrt3)", True)]
+OPEN = [("x", "tan(arctan(x))", True), ("\\ln(2+\\sqrt3)", "-\\ln(2-\\sqrt3)", True)]
 #: Takes hours to build, and is never sent by ``verify``.
 TOWER = ["pow", None, [["num", "9", []], ["pow", None, [["num", "9", []], ["num", "9", []]]]]]
 HANG = {"gold": ["fact", None, [["num", "1000000000", []]]], "answer": TOWER}
@@ -102,9 +102,9 @@ def test_a_hanging_request_is_killed_and_the_next_is_answered():
             start = time.monotonic()
             assert pool.request(HANG).status is Status.TIMEOUT
             assert time.monotonic() - start < 20  # not the hours it would take
-            assert grade("n(n-1)!", "n!", verifier=pool).status in (Status.OK, Status.TIMEOUT)
+            assert grade("tan(arctan(x))", "x", verifier=pool).status in (Status.OK, Status.TIMEOUT)
         pool.timeout = 60.0
-        assert grade("n(n-1)!", "n!", verifier=pool).correct
+        assert grade("tan(arctan(x))", "x", verifier=pool).correct
 
 
 @pytest.mark.mathverify
@@ -125,8 +125,8 @@ def test_a_worker_that_dies_is_typed_and_replaced():
         worker = pool._places.get()
         pool._places.put(worker)
         os.kill(worker.pid, signal.SIGKILL)
-        assert grade("n(n-1)!", "n!", verifier=pool).status is Status.DIED
-        assert grade("n(n-1)!", "n!", verifier=pool).correct
+        assert grade("tan(arctan(x))", "x", verifier=pool).status is Status.DIED
+        assert grade("tan(arctan(x))", "x", verifier=pool).correct
 
 
 @pytest.mark.mathverify
@@ -135,12 +135,12 @@ def test_a_zygote_that_dies_is_replaced():
         pool.start()
         pool._process.kill()
         pool._process.wait()
-        grade("n(n-1)!", "n!", verifier=pool)
+        grade("tan(arctan(x))", "x", verifier=pool)
         worker = pool._places.get()
         if worker is not None:
             pool._discard(worker)
         pool._places.put(None)
-        assert grade("n(n-1)!", "n!", verifier=pool).correct
+        assert grade("tan(arctan(x))", "x", verifier=pool).correct
 
 
 @pytest.mark.mathverify
@@ -204,7 +204,7 @@ def test_signals_of_the_caller_are_left_alone():
 def test_no_thread_is_started():
     before = threading.active_count()
     with Pool(workers=1, timeout=60.0) as pool:
-        grade("n(n-1)!", "n!", verifier=pool)
+        grade("tan(arctan(x))", "x", verifier=pool)
         assert threading.active_count() == before
 
 
@@ -219,12 +219,12 @@ parent = pool.default_pool()._process.pid
 child = os.fork()
 if child == 0:
     pool.default_pool().timeout = 60.0
-    ok = grade("n(n-1)!", "n!").correct and pool.default_pool()._process.pid != parent
+    ok = grade("tan(arctan(x))", "x").correct and pool.default_pool()._process.pid != parent
     pool.default_pool().close()
     os._exit(0 if ok else 1)
 _, status = os.waitpid(child, 0)
 pool.default_pool().timeout = 60.0
-assert grade("n(n-1)!", "n!").correct
+assert grade("tan(arctan(x))", "x").correct
 assert pool.default_pool()._process.pid == parent
 print(os.waitstatus_to_exitcode(status))
 """
@@ -237,7 +237,7 @@ def test_the_verifier_is_not_imported_here():
 import sys
 from envs.math_reasoning import grade, warm_up
 warm_up()
-grade("n(n-1)!", "n!")
+grade("tan(arctan(x))", "x")
 print(sorted({"sympy", "math_verify", "gmpy2", "mpmath"} & set(sys.modules)))
 """
     assert run_ok(code) == "[]"
@@ -248,7 +248,7 @@ def test_without_math_verify_the_rules_decide_alone(monkeypatch):
     monkeypatch.setattr("envs.math_reasoning.grading.pool._shared", None)
     assert default_pool() is None
     assert grade("\\frac{1}{2}", "0.5").correct
-    assert grade("n(n-1)!", "n!").status is Status.UNDECIDED
+    assert grade("tan(arctan(x))", "x").status is Status.UNDECIDED
 
 
 def test_a_verifier_that_does_not_start_is_said_once(monkeypatch):
@@ -256,5 +256,5 @@ def test_a_verifier_that_does_not_start_is_said_once(monkeypatch):
     pool.close()
     monkeypatch.setattr("envs.math_reasoning.grading.pool._unusable", False)
     with pytest.warns(UserWarning, match="without math-verify"):
-        assert grade("n(n-1)!", "n!", verifier=pool).status is Status.UNDECIDED
-    assert grade("n(n-1)!", "n!", verifier=pool).status is Status.UNDECIDED
+        assert grade("tan(arctan(x))", "x", verifier=pool).status is Status.UNDECIDED
+    assert grade("tan(arctan(x))", "x", verifier=pool).status is Status.UNDECIDED
