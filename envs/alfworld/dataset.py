@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import weakref
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.tasks import TaskSet
+from envs.alfworld.pddl import GameError
 from envs.alfworld.world import World, read_game
 
 __all__ = ["FOLDER", "GAME_FILE", "SPLITS", "Dataset", "DatasetError", "open_dataset"]
@@ -27,6 +29,9 @@ _HINT = (
 )
 # Task folders that the original passes over, too.
 _SKIPPED = ("movable", "Sliced")
+# A game's end holds its mark of being solvable and its walkthrough.
+_TAIL_BYTES = 2048
+_MARK = re.compile(rb'"solvable"\s*:\s*(true|false)')
 
 
 class DatasetError(ValueError):
@@ -37,7 +42,10 @@ class Dataset:
     """The games of one folder.
 
     A game's id is ``<split>/<task folder>/<trial folder>``. Splits are listed, in sorted order,
-    when first asked for; games are parsed when first played and kept, at about 10 kB each.
+    when first asked for; games are parsed when first played and kept, at some 20 kB each, or 50
+    when played much. As in the original, trials without a game file are passed over, and so are
+    games that are not marked ``"solvable": true`` and tasks with ``movable`` or ``Sliced`` in
+    their name.
 
     Args:
         root: A folder that holds the split folders.
@@ -106,37 +114,67 @@ class Dataset:
         """Ids of a split, sorted.
 
         Raises:
-            DatasetError: If there are trial folders but no game, or a game file is empty.
+            DatasetError: If a game file is damaged, or there are trial folders but no game.
         """
         games: list[str] = []
-        empty: list[str] = []
-        folders = 0
+        damaged: list[str] = []
+        trials = unsolvable = 0
         for task in _folders(self.root / split):
             if any(word in task for word in _SKIPPED):
                 continue
             for trial in _folders(self.root / split / task):
                 if any(word in trial for word in _SKIPPED):
                     continue
-                folders += 1
+                trials += 1
                 task_id = f"{split}/{task}/{trial}"
                 try:
-                    size = os.stat(self.path(task_id)).st_size
-                except OSError:
+                    solvable = _is_solvable(self.path(task_id))
+                except (FileNotFoundError, NotADirectoryError):
                     continue  # the release has more trials than games
-                (games if size else empty).append(task_id)
-        if empty:
+                except GameError as error:
+                    damaged.append(str(error))
+                    continue
+                if solvable:
+                    games.append(task_id)
+                else:
+                    unsolvable += 1
+        if damaged:
             raise DatasetError(
-                f"{len(empty)} of {len(empty) + len(games)} game files of split {split!r} in "
-                f"{self.root} are empty (the first is {empty[0]}/{GAME_FILE}): the download or "
-                "unpacking broke off; do it again (alfworld-download)"
+                f"{len(damaged)} of {len(damaged) + len(games) + unsolvable} game files of split "
+                f"{split!r} in {self.root} are damaged; the first: {damaged[0]}"
             )
-        if folders and not games:
-            raise DatasetError(
-                f"split {split!r} in {self.root} has {folders} trial folders but not one "
-                f"{GAME_FILE}: of the release's archives the one with the text games (*_tw-pddl) "
-                "was not unpacked; get the rest of the data (alfworld-download)"
-            )
+        if trials and not games:
+            if unsolvable:
+                why = f"{unsolvable} games, none of which is marked as solvable"
+            else:
+                why = (
+                    f"{trials} trial folders but not one {GAME_FILE}: of the release's archives "
+                    "the one with the text games (*_tw-pddl) was not unpacked; get the rest of "
+                    "the data (alfworld-download)"
+                )
+            raise DatasetError(f"split {split!r} in {self.root} has {why}")
         return tuple(sorted(games))
+
+
+def _is_solvable(path: Path) -> bool:
+    """Whether a game file says that its game can be won; most are judged by their last bytes.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        NotADirectoryError: If its folder is a file.
+        GameError: If the file is damaged or cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            tail = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError:
+        tail = b""
+    mark = _MARK.search(tail) if tail.rstrip().endswith(b"}") else None
+    return mark[1] == b"true" if mark else bool(read_game(path).get("solvable"))
 
 
 def _folders(path: Path) -> list[str]:
@@ -150,9 +188,11 @@ def locate(data: str | os.PathLike[str]) -> Path:
     Raises:
         DatasetError: If there is none.
     """
-    given = os.fspath(data)
-    path = Path(os.path.expanduser(os.path.expandvars(given)))
-    if "$" in str(path):
+    given = os.fsdecode(data)
+    path = Path(expanded := os.path.expanduser(os.path.expandvars(given)))
+    if not expanded.strip():
+        raise DatasetError(f"data={given!r} is an empty text; {_HINT}")
+    if "$" in expanded and not path.exists():
         raise DatasetError(f"data={given!r} names an environment variable that is not set; {_HINT}")
     if not path.is_dir():
         what = "is a file" if path.exists() else "does not exist"

@@ -11,8 +11,10 @@ from envs.alfworld.dataset import FOLDER, SPLITS, DatasetError, open_dataset
 from envs.alfworld.pddl import GameError
 from envs.alfworld.world import World
 
+GAME = '{"pddl_problem": "", "solvable": true, "walkthrough": []}'
 
-def add(root, *names, content="{}"):
+
+def add(root, *names, content=GAME):
     for name in names:
         folder = root / FOLDER / name
         folder.mkdir(parents=True)
@@ -106,21 +108,88 @@ def test_empty_splits(tmp_path):
         open_dataset(tmp_path).check(None)
 
 
-def test_empty_game_files(root):
-    add(root, f"valid_seen/{TASK}/trial_1", content="")
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("", "is empty"),
+        ("\0" * 9000, "is empty"),
+        ('{"pddl_domain": "(define (dom', r"is cut short after 29 bytes"),
+        (GAME[:-1], "is cut short after 56 bytes"),
+        ("version https://git-lfs.github.com/spec/v1\nsize 7\n", "is a pointer of Git LFS"),
+        ("<html>404</html>", "is not JSON"),
+        ("[1, 2]", "holds a JSON list"),
+    ],
+)
+def test_damaged_game_files(root, content, what):
+    add(root, f"valid_seen/{TASK}/trial_1", content=content)
     add(root, f"valid_seen/{TASK}/trial_2")
-    with pytest.raises(DatasetError, match=r"1 of 2 game files of split 'valid_seen'.*trial_1"):
+    with pytest.raises(
+        DatasetError,
+        match=rf"(?s)1 of 2 game files of split 'valid_seen' in .* are damaged; .*trial_1.*{what}",
+    ):
         open_dataset(root).check("valid_seen")
 
 
-def test_a_damaged_game_is_named_and_hurts_no_other(root):
+def test_a_game_file_that_is_a_folder(root):
+    (root / FOLDER / "train" / TASK / "trial_1" / "game.tw-pddl").unlink()
+    (root / FOLDER / "train" / TASK / "trial_1" / "game.tw-pddl").mkdir()
+    with pytest.raises(DatasetError, match=r"trial_1.game\.tw-pddl cannot be read: Is a directory"):
+        open_dataset(root).check("train")
+
+
+def test_games_not_marked_solvable_are_passed_over_as_in_the_original(tmp_path):
+    marks = {
+        "trial_1": '"solvable": true',
+        "trial_2": '"solvable":false',
+        "trial_3": '"solved": true',
+        "trial_4": '"solvable": true, "walkthrough": ["' + "go" * 4000 + '"]',
+        "trial_5": '"solvable": false, "walkthrough": ["' + "go" * 4000 + '"]',
+        "trial_6": '"solvable": null',
+        "trial_7": '"solvable": 1',
+    }
+    for trial, mark in marks.items():
+        add(tmp_path, f"valid_seen/{TASK}/{trial}", content=f'{{"pddl_problem": "", {mark}}}\n')
+    tasks = open_dataset(tmp_path).tasks
+    trials = [task_id.rpartition("/")[2] for task_id in tasks.ids("valid_seen")]
+    assert trials == ["trial_1", "trial_4", "trial_7"]
+    other = tmp_path / "other"
+    add(other, f"valid_unseen/{TASK}/trial_1", content='{"solvable": false}')
+    with pytest.raises(DatasetError, match="has 1 games, none of which is marked as solvable"):
+        open_dataset(other).tasks.ids("valid_unseen")
+
+
+def test_a_game_damaged_later_is_named_and_hurts_no_other(root):
     dataset = open_dataset(root)
+    dataset.check("train")
     dataset.path("train/A-1/trial_9").write_text('{"pddl_domain": "(def')
     with pytest.raises(GameError, match=r"A-1.trial_9.game\.tw-pddl is cut short"):
         dataset.world("train/A-1/trial_9")
     with pytest.raises(GameError, match=r"A-1.trial_9.game\.tw-pddl is cut short"):
         dataset.game("train/A-1/trial_9")
-    assert dataset.game(f"train/{TASK}/trial_1") == {}
+    assert dataset.game(f"train/{TASK}/trial_1")["walkthrough"] == []
+
+
+def test_links_and_odd_ways_of_writing_a_folder(root, tmp_path, monkeypatch):
+    dataset = open_dataset(root)
+    (tmp_path / "link").symlink_to(root / FOLDER, target_is_directory=True)
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "train").symlink_to(root / FOLDER / "train", target_is_directory=True)
+    monkeypatch.setenv("ALFWORLD_DATA", f"{root}/")
+    monkeypatch.chdir(root)
+    for given in (f"{root}/", f"{root}/{FOLDER}/", tmp_path / "link", ".", "$ALFWORLD_DATA/",
+                  "${ALFWORLD_DATA}", f"./{FOLDER}/../", str(root).encode()):  # fmt: skip
+        assert open_dataset(given) is dataset, given
+    assert len(open_dataset(tmp_path / "parts").tasks.ids("train")) == 3
+    (tmp_path / "costs $5").mkdir()
+    (tmp_path / "costs $5" / "train").symlink_to(root / FOLDER / "train")
+    assert len(open_dataset(tmp_path / "costs $5").tasks.ids("train")) == 3
+
+
+@pytest.mark.parametrize("given", ["", "  ", "$EMPTY"])
+def test_an_empty_name(given, monkeypatch):
+    monkeypatch.setenv("EMPTY", "")
+    with pytest.raises(DatasetError, match="is an empty text; data= takes the folder"):
+        open_dataset(given)
 
 
 @pytest.mark.data
