@@ -97,6 +97,7 @@ class TextEnv(gym.Env[str, str]):
         self._turn = 0
         self._over = True
         self._last: Outcome | None = None
+        self._stop_reason: StopReason | None = None
 
     # What a subclass provides -----------------------------------------------------------------
 
@@ -170,7 +171,7 @@ class TextEnv(gym.Env[str, str]):
                 raise ValueError(f"task {task_id!r} is in split {home!r}, not in {split!r}")
             split = home
         self._task_id, self._task_split = task_id, split
-        self._turn, self._over = 0, True
+        self._turn, self._over, self._stop_reason = 0, True, None
         self._last = self._begin(task_id)
         self._over = False
         return self._last.observation, self._info(self._last, None)
@@ -199,7 +200,7 @@ class TextEnv(gym.Env[str, str]):
             reason = StopReason.SOLVED if outcome.success else StopReason.FAILED
         elif truncated:
             reason = StopReason.MAX_TURNS
-        self._over = reason is not None
+        self._over, self._stop_reason = reason is not None, reason
         return (
             outcome.observation,
             outcome.reward,

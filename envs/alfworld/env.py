@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from agentgym.env import Outcome, TextEnv
+from agentgym.info import Info, StopReason
 from agentgym.tasks import TaskSet
 from envs.alfworld.dataset import open_dataset
 from envs.alfworld.generator import DEFAULT_CATALOGUE, builtin_size, generated_games
@@ -17,7 +19,7 @@ from envs.alfworld.simulator import Sim
 from envs.alfworld.textworld_backend import TextWorldSim
 from envs.alfworld.world import TASK_PREFIX, SimState, World
 
-__all__ = ["INVALID_PENALTY", "STEP_LIMITS", "AlfWorldEnv", "GameSource"]
+__all__ = ["INVALID_PENALTY", "STEP_LIMITS", "AlfWorldEnv", "EpisodeState", "GameSource"]
 
 #: Step limit of each difficulty.
 STEP_LIMITS = {"small": 20, "full": 50}
@@ -50,6 +52,25 @@ class GameSource(Protocol):
     def game(self, task_id: str) -> Mapping[str, Any]:
         """The content of a task's game file."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeState:
+    """An episode at one moment: plain data that compares and pickles.
+
+    Attributes:
+        task_id: Its task.
+        turn: Actions taken so far.
+        stop_reason: Why it ended, or None.
+        last: What was answered last.
+        sim: The game.
+    """
+
+    task_id: str
+    turn: int
+    stop_reason: StopReason | None
+    last: Outcome
+    sim: SimState
 
 
 class AlfWorldEnv(TextEnv):
@@ -189,23 +210,53 @@ class AlfWorldEnv(TextEnv):
             )
         return self._sim
 
-    def clone_state(self) -> tuple[SimState, int, bool]:
-        """The state of the episode, for branching rollouts; plain data that pickles.
+    def clone_state(self) -> EpisodeState:
+        """The episode as it is now, running or over, for branching rollouts.
 
         Raises:
             RuntimeError: Before the first reset, or with the textworld engine.
         """
-        return self.sim.clone_state(), self._turn, self._over
+        sim = self.sim
+        assert self._last is not None
+        return EpisodeState(
+            self.task_id, self._turn, self._stop_reason, self._last, sim.clone_state()
+        )
 
-    def restore_state(self, state: tuple[SimState, int, bool]) -> None:
-        """Go on from a state that :meth:`clone_state` returned in an episode of the same task.
+    def restore_state(self, state: EpisodeState) -> tuple[str, Info]:
+        """Go on from a state that :meth:`clone_state` returned, here or in another environment.
+
+        Its task becomes this environment's; nothing is drawn, so that later resets come out as
+        without it.
+
+        Args:
+            state: A state of a game that this environment has.
+
+        Returns:
+            Observation and info, as they were.
 
         Raises:
-            ValueError: If it is a state of another world.
+            KeyError: If this environment has no such task.
+            RuntimeError: If the environment is closed, or with the textworld engine.
+            TypeError: If it is no such state.
+            ValueError: If its task is another game here.
         """
-        inner, turn, over = state
-        self.sim.restore_state(inner)
-        self._turn, self._over = turn, over
+        if self._closed:
+            raise RuntimeError("the environment is closed; make a new one")
+        if self._original is not None:
+            raise RuntimeError("the textworld engine has no native state")
+        if not isinstance(state, EpisodeState):
+            raise TypeError(f"restore_state takes what clone_state returned, got {state!r}")
+        split = self.tasks.split_of(state.task_id)
+        world = self._source.world(state.task_id)
+        sim = self._sim
+        if sim is None or sim.world is not world:
+            sim = Sim(world, self.command_style, self.strict)
+        sim.restore_state(state.sim)
+        self._sim, self._task_id, self._task_split = sim, state.task_id, split
+        self._kind, self._goal = world.goal.task_type, world.goal_text
+        self._turn, self._last, self._stop_reason = state.turn, state.last, state.stop_reason
+        self._over = state.stop_reason is not None
+        return self._last.observation, self._info(self._last, state.stop_reason)
 
     # TextEnv ----------------------------------------------------------------------------------
 

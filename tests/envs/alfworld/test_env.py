@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 import random
@@ -171,6 +172,64 @@ def test_branching(rooms):
         env.step("look")
 
 
+def test_a_finished_episode_is_cloned_and_restored(rooms):
+    kind = "pick_and_place_simple"
+    for env, reason in ((make(), StopReason.SOLVED), (make(max_steps=2), StopReason.MAX_TURNS)):
+        env.reset(seed=0, options=task(kind))
+        for command in SOLUTIONS[kind]:
+            observation, *_, info = env.step(command)
+            if info["stop_reason"]:
+                break
+        assert info["stop_reason"] is reason
+        state = pickle.loads(pickle.dumps(env.clone_state()))
+        env.reset(seed=1)
+        assert env.restore_state(state) == (observation, info)
+        assert env.observation == observation
+        assert env.clone_state() == state
+        with pytest.raises(RuntimeError, match="ended"):
+            env.step("look")
+        assert env.reset(seed=0, options=task(kind))[1]["stop_reason"] is None
+
+
+def test_a_state_goes_to_another_environment_and_task(rooms):
+    first, second = make(expert=True), make(expert=True)
+    kind = "pick_cool_then_place_in_recep"
+    first.reset(seed=0, options=task(kind))
+    for command in SOLUTIONS[kind][:3]:
+        observation, *_, info = first.step(command)
+    state = first.clone_state()
+    assert second.restore_state(state) == (observation, info)  # never reset before
+    second.reset(seed=3, options=task("look_at_obj_in_light", "valid_seen"))
+    drawn = second.np_random.bit_generator.state
+    assert second.restore_state(state) == (observation, info)
+    assert second.np_random.bit_generator.state == drawn
+    for env in (first, second):
+        for command in info["reference"]:
+            assert env.is_admissible(command)
+            answer = env.step(command)
+        assert answer[2]
+    assert first.clone_state() == second.clone_state()
+    assert state.turn == 3
+
+
+def test_states_that_cannot_be_restored(rooms):
+    env = make()
+    with pytest.raises(RuntimeError, match="no episode yet"):
+        env.clone_state()
+    env.reset(seed=0)
+    state = env.clone_state()
+    with pytest.raises(TypeError, match="takes what clone_state returned, got None"):
+        env.restore_state(None)
+    with pytest.raises(KeyError, match="unknown task_id 'train/none/t1'"):
+        env.restore_state(dataclasses.replace(state, task_id="train/none/t1"))
+    small = dataclasses.replace(state.sim, spots=state.sim.spots[:1])
+    with pytest.raises(ValueError, match="is of a world with 1 objects"):
+        env.restore_state(dataclasses.replace(state, sim=small))
+    env.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        env.restore_state(state)
+
+
 def test_is_admissible(rooms):
     env = make()
     assert not env.is_admissible("look")
@@ -248,8 +307,11 @@ def test_bad_data(tmp_path):
     trial = tmp_path / "json_2.1.1" / "train" / "look_at_obj_in_light-A-B-C-1" / "trial_1"
     trial.mkdir(parents=True)
     (trial / "game.tw-pddl").write_text('{"pddl_domain": "')
+    with pytest.raises(DatasetError, match=r"1 of 1 game files .*trial_1.* is cut short"):
+        gym.make("AlfWorld-v0", data=tmp_path)
+    (trial / "game.tw-pddl").write_text('{"pddl_domain": "", "solvable": true}')
     env = gym.make("AlfWorld-v0", data=tmp_path)
-    with pytest.raises(GameError, match="cut short"):
+    with pytest.raises(GameError, match=r"cannot be played natively: it has no 'grammar'"):
         env.reset(seed=0)
     with pytest.raises(DatasetError, match=r"no games of split 'valid_seen'; it has train \(1\)"):
         gym.make("AlfWorld-v0", data=tmp_path / "json_2.1.1", split="valid_seen")
