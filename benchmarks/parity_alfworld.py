@@ -3,9 +3,10 @@
     python -m benchmarks.parity_alfworld --data DIR --steps N --seed S [--split NAME] [--style put]
 
 ``DIR`` holds official games. Each game drawn is played for some dozen steps in both engines, with
-its walkthrough, admissible commands, near misses and junk; observation, ordered list of admissible
-commands, whether the command was accepted and whether the game is won are compared after every
-command, past the win too. Beside that, the walkthrough of every game there is must win natively.
+its walkthrough, admissible commands, errands that treat, slice and examine things, near misses and
+junk; observation, ordered list of admissible commands, whether the command was accepted and whether
+the game is won are compared after every command, past the win too. Beside that, the walkthrough of
+every game there is must win natively.
 Needs the extra ``alfworld`` and Python 3.11 or 3.12. Exits with 0 if nothing differs, with 1 if
 anything does, with 2 if the data or the original engine cannot be used.
 """
@@ -19,12 +20,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from envs.alfworld.commands import putting
 from envs.alfworld.dataset import Dataset, DatasetError, open_dataset
 from envs.alfworld.pddl import GameError
 from envs.alfworld.rules import CommandStyle
 from envs.alfworld.simulator import Sim
 from envs.alfworld.textworld_backend import TextWorldSim
-from envs.alfworld.world import World
+from envs.alfworld.world import World, members
 
 _SHOWN = 20
 _STEPS_A_GAME = 40
@@ -35,6 +37,10 @@ _JUNK = (
     "examine", "use", "inventory 1", "look\t", "\nlook\n", "take from", "move to", "go to moon 1",
     "Nothing happens.", "put down", "clean with", "heat", "slice with", "ouvrir le réfrigérateur",
     "看看", "\u2003look", "\x00", "<action>look</action>", "look; inventory", "a" * 300,
+    "goal", "quit", "restart", "undo", "wait", "score", "i", "l", "x me", "tw-print", "# look",
+    "{r.name}", "[look]", "look\r\n", "\xa0inventory\xa0", "look\u200b", "look\x1c", "lo\tok",
+    "help me", "inventory inventory", "go to middle", "take all", "examine", "examine a mug 1",
+    "\ud800", "go to " + "cabinet 1 " * 20_000,
 )  # fmt: skip
 _VERBS = ("go to", "open", "close", "take", "move", "put", "clean", "heat", "cool", "use",
           "slice", "examine")  # fmt: skip
@@ -94,11 +100,66 @@ def weighted(rng: random.Random, admissible: Sequence[str]) -> str:
     return rng.choice(by_verb[verb])
 
 
-def commands(
-    rng: random.Random, world: World, original: TextWorldSim, style: CommandStyle
-) -> Iterator[tuple[str, str]]:
-    """Endless (kind, command) pairs for one game; half of the games begin by their solution."""
+def errand(rng: random.Random, sim: Sim) -> list[str]:
+    """Some commands for what random play seldom comes to: things treated, sliced, and examined."""
+    world, holding = sim.world, sim.holding
+    lying = {thing: place for place, things in enumerate(sim.contents) for thing in things}
+
+    def reach(place: int) -> list[str]:
+        name, shut = world.receptacles[place], world.openable & ~sim.opened
+        return [f"go to {name}"] + [f"open {name}"] * (shut >> place & 1)
+
+    if holding < 0:
+        lamps = [lamp for lamp in world.toggleable if lamp in lying]
+        if lamps and rng.random() < 0.2:
+            lamp = rng.choice(lamps)
+            return [*reach(lying[lamp]), f"use {world.objects[lamp]}", "look"]
+        masks = (world.knives, world.heatable, world.vessels, world.pickupable)
+        if sim.sliced and rng.random() < 0.8:
+            masks = (sim.sliced,)
+        choices = [[thing for thing in lying if mask >> thing & 1] for mask in masks]
+        things = rng.choice([some for some in choices if some] or [[]])
+        if not things:
+            return ["look"]
+        thing = rng.choice(things)
+        name, place = world.objects[thing], world.receptacles[lying[thing]]
+        return [*reach(lying[thing]), f"take {name} from {place}", f"examine {name}", "look"]
+    name, said = world.objects[holding], []
+    means = [
+        (verb, place)
+        for verb, able, places in (
+            ("clean", world.cleanable, world.washing),
+            ("heat", world.heatable, world.heating),
+            ("cool", world.coolable, world.cooling),
+        )
+        for place in members(places)
+        if able >> holding & 1
+    ]
+    for verb, place in rng.sample(means, rng.randrange(len(means) + 1)):
+        said += [
+            f"go to {world.receptacles[place]}",
+            f"{verb} {name} with {world.receptacles[place]}",
+            f"examine {name}",
+        ]
+    food = [thing for thing in world.sliceable if thing in lying]
+    if world.knives >> holding & 1 and food:
+        thing = rng.choice(food)
+        said += [*reach(lying[thing]), f"slice {world.objects[thing]} with {name}"]
+    homes = [place for place, accepted in enumerate(world.accepts) if accepted >> holding & 1]
+    if homes and rng.random() < (1.0 if sim.sliced else 0.7):
+        place = rng.choice(homes)
+        said += [*reach(place), putting(sim.style, name, world.receptacles[place]), "look"]
+    return said
+
+
+def commands(rng: random.Random, sim: Sim, original: TextWorldSim) -> Iterator[tuple[str, str]]:
+    """Endless (kind, command) pairs for one game; half of the games begin by their solution.
+
+    ``sim`` is stepped along, so that errands set out from where the game is.
+    """
+    world, style = sim.world, sim.style
     solution = list(world.walkthrough) if rng.random() < 0.5 else []
+    runs_errands, pending = rng.random() < 0.6, []
     while True:
         draw = rng.random()
         admissible = original.admissible()
@@ -108,6 +169,9 @@ def commands(
             yield "junk", rng.choice(_JUNK)
         elif solution and draw < 0.75:
             yield "walkthrough", _styled(solution.pop(0), style)
+        elif runs_errands and draw < 0.85:
+            pending = pending or errand(rng, sim) or ["look"]
+            yield "errand", pending.pop(0)
         elif draw < 0.4:
             yield "random", rng.choice(admissible)
         else:
@@ -134,7 +198,7 @@ def play(
         expected, got = original.reset(dataset.game(task_id)), sim.reset()
         if not _same(task_id, said, expected, got, original, sim, tally):
             return
-        source = commands(rng, sim.world, original, style)
+        source = commands(rng, sim, original)
         for _ in range(steps):
             kind, command = next(source)
             said.append(command)

@@ -77,7 +77,7 @@ def test_equal_engines(stand, capsys, style):
     assert "steps: 500 (" in out
     assert "walkthroughs: 12" in out
     assert "mismatches: 0" in out
-    for kind in ("random", "near miss", "junk", "walkthrough"):
+    for kind in ("random", "near miss", "junk", "walkthrough", "errand"):
         assert re.search(rf"[1-9]\d* {kind}", out), kind
 
 
@@ -129,6 +129,27 @@ def test_the_same_seed_plays_the_same(stand):
 def test_absent_data(capsys):
     assert parity_alfworld.main(["--data", "/nowhere/at/all"]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_errands_treat_slice_and_examine():
+    said = set()
+    for seed in range(30):
+        sim, rng = (
+            Sim(Stand.rooms.world("train/pick_heat_then_place_in_recep-room/t1")),
+            random.Random(seed),
+        )
+        for _ in range(8):
+            for command in parity_alfworld.errand(rng, sim):
+                said.add(re.sub(r"\w+ \d+", "X", sim.step(command)))
+    for text in (
+        "You clean the X using the X.",
+        "You heat the X using the X.",
+        "You cool the X using the X.",
+        "You sliced the X with the X.",
+        "You turn on the X.",
+        "This is a hot X.",
+    ):
+        assert text in said
 
 
 def test_near_misses_are_of_many_kinds():
