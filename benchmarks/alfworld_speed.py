@@ -1,13 +1,15 @@
 """Steps per CPU-second, reset times and memory of AlfWorld-v0's engines under a random policy.
 
-    python -m benchmarks.alfworld_speed --data DIR [--split valid_seen] [--original-games 5]
+    python -m benchmarks.alfworld_speed [--data DIR] [--split valid_seen] [--original-games 5]
 
 The native figures are taken on the games of one split, in windows of two CPU-seconds, and the
 best of four windows counts: ``simulator`` plays episodes of at most 50 admissible commands chosen
 at random, asking for the list of admissible commands and for the win at each step; ``environment``
-does the same through ``env.unwrapped.step`` and ``reset`` with full ``info``. Resets are part of
-the time, only steps are counted. A cold reset reads and parses the game file; a warm one starts an
-episode of a game in memory. Memory is measured first, as the growth of the resident set since
+does the same through ``env.unwrapped.step`` and ``reset`` with full ``info``; ``vector`` steps 256
+environments of ``gym.make_vec`` in one process, once with its own vector environment and once with
+Gymnasium's ``SyncVectorEnv``. Resets are part of the time, only steps are counted. A cold reset
+reads and parses the game file (of an embedded game: makes it); a warm one starts an episode of a
+game in memory. Memory is measured first, as the growth of the resident set since
 gymnasium and numpy were imported: with all games of the split loaded, and after the play.
 
 The original engine (extra ``alfworld``) plays the same games with the same policy in its worker
@@ -21,8 +23,9 @@ import os
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 
@@ -30,6 +33,7 @@ from benchmarks.webshop_speed import resident_mib
 
 _WINDOW_SECONDS = 2.0
 _EPISODE_STEPS = 50
+_SLOTS = 256
 _RESETS = 2000
 _COLD_RESETS = 140
 
@@ -70,15 +74,27 @@ def environment(env: gym.Env, seconds: float, rng: random.Random) -> float:
     return steps / (time.process_time() - start)
 
 
-def resets(worlds: list, paths: list[Path]) -> tuple[float, float]:
+def vector(envs: gym.vector.VectorEnv, seconds: float, rng: random.Random) -> float:
+    """Steps per CPU-second of all slots together."""
+    _, infos = envs.reset()
+    steps = 0
+    start = time.process_time()
+    while time.process_time() - start < seconds:
+        draw = rng.random
+        chosen = [listed[int(draw() * len(listed))] for listed in infos["admissible_actions"]]
+        *_, infos = envs.step(chosen)
+        steps += envs.num_envs
+    return steps / (time.process_time() - start)
+
+
+def resets(worlds: list, make_world: Callable[[str], Any], ids: list[str]) -> tuple[float, float]:
     """Seconds of a cold and of a warm reset, on average."""
     from envs.alfworld.simulator import Sim
-    from envs.alfworld.world import World
 
     start = time.process_time()
-    for path in paths:
-        Sim(World.load(path)).reset()
-    cold = (time.process_time() - start) / len(paths)
+    for task_id in ids:
+        Sim(make_world(task_id)).reset()
+    cold = (time.process_time() - start) / len(ids)
     sims = [Sim(world) for world in worlds]
     for sim in sims:
         sim.reset()
@@ -120,20 +136,19 @@ def original(dataset, ids: list[str], rng: random.Random) -> tuple[float, float]
 
 
 def measure(
-    data: str, split: str, windows: int, seconds: float, original_games: int
+    data: str | None, split: str, windows: int, seconds: float, original_games: int
 ) -> dict[str, float]:
     """All figures."""
     before, _ = resident_mib()
     import agentgym  # noqa: F401 - registers the environments
-    from envs.alfworld.dataset import open_dataset
+    from envs.alfworld.world import World
 
-    dataset = open_dataset(data)
-    dataset.check(split)
-    ids = list(dataset.tasks.ids(split))
-    worlds = [dataset.world(task_id) for task_id in ids]
+    env = gym.make("AlfWorld-v0", data=data, split=split)
+    source = env.unwrapped.source
+    ids = list(source.tasks.ids(split))
+    worlds = [source.world(task_id) for task_id in ids]
     loaded, _ = resident_mib()
     rng = random.Random(0)
-    env = gym.make("AlfWorld-v0", data=data, split=split)
     env.reset(seed=0)
     figures = {
         "worlds": float(len(worlds)),
@@ -143,21 +158,33 @@ def measure(
     }
     played, _ = resident_mib()
     figures["memory_played_mib"] = played - before
-    cold = [dataset.path(task_id) for task_id in ids[:_COLD_RESETS]]
+    for name, mode in (("vector", "vector_entry_point"), ("gymnasium_sync", "sync")):
+        envs = gym.make_vec(
+            "AlfWorld-v0", num_envs=_SLOTS, vectorization_mode=mode, data=data, split=split
+        )
+        figures[name] = max(vector(envs, seconds, rng) for _ in range(windows))
+        envs.close()
+
+    def make_world(task_id: str) -> World:
+        if data is None:
+            return source.world.__wrapped__(task_id)
+        return World.load(source.path(task_id))
+
+    cold = ids[:_COLD_RESETS]
     figures["cold_reset_s"], figures["warm_reset_s"] = map(
-        min, zip(*(resets(worlds, cold) for _ in range(windows)), strict=True)
+        min, zip(*(resets(worlds, make_world, cold) for _ in range(windows)), strict=True)
     )
     env.close()
     if original_games:
         chosen = rng.sample(ids, min(original_games, len(ids)))
-        figures["original"], figures["original_reset_s"] = original(dataset, chosen, rng)
+        figures["original"], figures["original_reset_s"] = original(source, chosen, rng)
     return figures
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.alfworld_speed")
-    parser.add_argument("--data", required=True, help="folder of official games")
+    parser.add_argument("--data", help="folder of official games; embedded ones without it")
     parser.add_argument("--split", default="valid_seen")
     parser.add_argument("--windows", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=_WINDOW_SECONDS, help="CPU time a window")
@@ -173,6 +200,8 @@ def main(argv: Sequence[str] | None = None) -> int:
           f"{figures['memory_played_mib']:.1f} played")  # fmt: skip
     print(f"simulator               {figures['simulator']:,.0f} steps per CPU-second")
     print(f"environment             {figures['environment']:,.0f} steps per CPU-second")
+    print(f"vector, {_SLOTS} slots       {figures['vector']:,.0f} steps per CPU-second in all, "
+          f"Gymnasium's {figures['gymnasium_sync']:,.0f}")  # fmt: skip
     print(f"cold reset              {figures['cold_reset_s'] * 1e3:.2f} ms")
     print(f"warm reset              {figures['warm_reset_s'] * 1e6:.1f} us")
     if "original" in figures:

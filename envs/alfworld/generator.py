@@ -52,6 +52,8 @@ DEFAULT_CATALOGUE = "builtin:3200"
 MAX_GAMES = 100_000
 
 _VALID_GAMES = 200
+# Worlds that stay in memory, at some 20 kB each: all of the default catalogue.
+_KEPT = 4096
 _SEEN, _UNSEEN = range(80), range(80, 100)  # rooms of each kind
 # The last one is what evaluations play unless told otherwise.
 _EVALUATED = ("valid_train", "valid_seen", "valid_unseen")
@@ -201,7 +203,7 @@ class GeneratedGames:
         self._layout = lru_cache(maxsize=None)(self._lay_out)
         self._choices = lru_cache(maxsize=None)(self._choose)
         self._rooms = lru_cache(maxsize=None)(self._fitting)
-        self.world = lru_cache(maxsize=1024)(self._make)
+        self.world = lru_cache(maxsize=_KEPT)(self._make)
 
     def check(self, split: str | None) -> None:
         """Verify that there is such a split.

@@ -12,9 +12,15 @@ from benchmarks import alfworld_speed
 
 CHECKOUT = Path(alfworld_speed.__file__).resolve().parents[1]
 
-pytestmark = pytest.mark.data
+
+def test_embedded_games():
+    figures = alfworld_speed.measure(None, "valid_seen", 1, 0.02, original_games=0)
+    assert figures["worlds"] == 200
+    assert figures["vector"] > 0
+    assert figures["cold_reset_s"] > figures["warm_reset_s"] > 0
 
 
+@pytest.mark.data
 def test_command(official):
     finished = subprocess.run(
         [
@@ -26,10 +32,18 @@ def test_command(official):
         check=True,
         cwd=CHECKOUT,
     )
-    for line in ("games in memory         140", "simulator", "environment", "cold reset", "warm"):
+    for line in (
+        "games in memory         140",
+        "simulator",
+        "environment",
+        "vector, 256",
+        "cold",
+        "warm",
+    ):
         assert line in finished.stdout
 
 
+@pytest.mark.data
 def test_memory_of_140_games(official):
     """Growth of the peak beyond a process that has imported numpy and gymnasium, in MiB."""
     program = (
@@ -54,6 +68,7 @@ def test_memory_of_140_games(official):
     assert float(grown) < 60
 
 
+@pytest.mark.data
 @pytest.mark.textworld
 def test_both_engines(official):
     figures = alfworld_speed.measure(str(official), "valid_seen", 1, 0.05, original_games=1)
