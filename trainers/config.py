@@ -42,7 +42,13 @@ class PlayConfig:
         env: Id of a registered environment; ``package:Id`` imports the package first.
         env_arg: Arguments of the environment, each ``KEY=VALUE`` (Python literals or text).
         model: ``tiny`` (built and warm-started here), a model folder, or a hub id.
-        policy: Engine that samples.
+        policy: Engine that samples: ``torch`` in this process, or ``vllm`` in its own.
+        engines: Engines behind the policy (``vllm``).
+        on_update: What becomes of running requests when weights are published (``vllm``):
+            ``recompute`` reads their tokens again under the new weights, ``keep`` goes on with old
+            keys and values (such tokens stay out of the loss), ``abort`` ends their episodes,
+            ``wait`` lets them end first.
+        engine_memory: Share of a GPU's memory that an engine takes (``vllm``).
         preset: ``paper`` has the published hyper-parameters, ``tiny`` those that suit the tiny
             model; ``auto`` takes ``tiny`` with ``--model tiny`` and ``paper`` otherwise.
         seed: Seed of tasks, sampling and shuffling.
@@ -67,7 +73,10 @@ class PlayConfig:
     env: str = "WebShop-v0"
     env_arg: tuple[str, ...] = ()
     model: str = "tiny"
-    policy: Literal["torch"] = "torch"
+    policy: Literal["torch", "vllm"] = "torch"
+    engines: int = 1
+    on_update: Literal["recompute", "keep", "abort", "wait"] = "recompute"
+    engine_memory: float = 0.4
     preset: Preset = "auto"
     seed: int = 0
 
@@ -101,7 +110,14 @@ class PlayConfig:
             ValueError: With the offending value and what would be right.
         """
         self._check_choices()
-        self._check("at least 1", lambda v: v >= 1, "slots", "max_action_tokens", "threads")
+        self._check(
+            "at least 1", lambda v: v >= 1, "slots", "max_action_tokens", "threads", "engines"
+        )
+        self._check("above 0 and at most 1", lambda v: 0 < v <= 1, "engine_memory")
+        require(
+            self.policy == "vllm" or self.engines == 1, "engines", self.engines,
+            "1 with --policy torch",
+        )  # fmt: skip
         self._check("0 or more", lambda v: v >= 0, "seed", "window")
         self._check("a finite number above 0", positive, "temperature")
         self._check("a finite number, 0 or more", not_negative, "invalid_penalty")
@@ -146,6 +162,11 @@ class TrainConfig(PlayConfig):
         steps: Optimisation steps in all, those before a resume included.
         staleness: 0 samples and learns in turn; above, sampling goes on while the learner steps,
             and a token may be this many weight versions old.
+        parity_every: Steps between comparisons of the engine's log-probs with the learner's on a
+            fixed text; 0 for none. None compares at each step with ``--policy vllm`` and never
+            with ``torch``, which runs the learner's own code.
+        parity_bound: Mean difference in nats above which the run ends; None takes 1e-3 where the
+            engine computes in float32 and 0.2 elsewhere.
         run_dir: Where the run is written; None makes a new folder under ``runs/``.
         resume: Run directory to continue. Its configuration is used; ``--steps`` may be raised.
         critic: Folder of a pretrained critic (what ``trainers.value_pretrain`` writes).
@@ -214,6 +235,8 @@ class TrainConfig(PlayConfig):
 
     steps: int = 200
     staleness: int = 0
+    parity_every: int | None = None
+    parity_bound: float | None = None
     run_dir: Path | None = None
     resume: Path | None = None
     critic: Path | None = None
@@ -334,6 +357,10 @@ class TrainConfig(PlayConfig):
             f"at most --trajectories ({self.trajectories})",
             lambda v: v <= self.trajectories,
             "minibatches",
+        )
+        self._check("0 or more, or None", lambda v: v is None or v >= 0, "parity_every")
+        self._check(
+            "a finite number above 0, or None", lambda v: v is None or positive(v), "parity_bound"
         )
         self._check_loss()
         self._check_critic()

@@ -31,11 +31,12 @@ from trainers.evaluation import (
 )
 from trainers.learner import Learner
 from trainers.metrics import check_metrics
+from trainers.parity import ParityAlarm, ParityProbe, default_bound
 from trainers.report import write_report
 from trainers.rollouts import AsyncSource, Interrupted, Source, SyncSource
 from trainers.run_dir import Outcome, RunDir, RunDirError, pick_readable, read_metrics
 from trainers.run_lock import RunLocked
-from trainers.setup import Setup, World, announce
+from trainers.setup import Setup, World, announce, check_policy
 
 __all__ = ["REFUSALS", "Trainer", "run", "torch_threads"]
 
@@ -91,6 +92,7 @@ class Trainer:
     ) -> None:
         # What can be refused is refused first: before a folder is made or a model is built.
         config.validate()
+        check_policy(config)
         self.config = config
         self.algorithm = kind(config)
         if config.critic is not None and not kind.uses_critic:
@@ -115,6 +117,7 @@ class Trainer:
             self.policy = self.setup.policy()
             self.collector = self.setup.collector(self.policy, config.temperature)
             self.source: Source = self._make_source()
+            self.parity = self._make_parity()
         except BaseException as error:
             self.run_dir.close("failed", f"while setting up: {type(error).__name__}: {error}")
             raise
@@ -139,6 +142,8 @@ class Trainer:
             try:
                 with self._interrupt_sets_flag():
                     self.source.publish(self.learner.weights(), self.step)
+                    if self.parity is not None:
+                        self.parity.judge(self.parity.measure(self.source, self.step))
                     self._train()
                 outcome = "finished"
             except Interrupted:
@@ -182,6 +187,8 @@ class Trainer:
         self.source.commit()
         self.step += 1
         synced = time.perf_counter()
+        parity = self._measure_parity()
+        metrics |= parity
         self.totals["trajectories"] += len(sampled)
         self.totals["action_tokens"] += sum(item.n_actions for item in sampled)
         self.totals["prompt_tokens"] += sum(
@@ -206,6 +213,19 @@ class Trainer:
             self.step, pick_readable(sampled, self.config.logged_trajectories)
         )
         self._finish_step(check_metrics(metrics))
+        if parity and self.parity is not None:
+            try:
+                self.parity.judge(parity)
+            except ParityAlarm:
+                self._checkpoint()  # the learner has done nothing wrong
+                raise
+
+    def _measure_parity(self) -> dict[str, float]:
+        """Whether the engine computes with the new weights what the learner does, when due."""
+        every = self.config.parity_every
+        if self.parity is None or self.step % (1 if every is None else every):
+            return {}
+        return self.parity.measure(self.source, self.step)
 
     def _finish_step(self, row: dict[str, Any]) -> None:
         """Evaluate if that is due, log the step, and save it if that is due."""
@@ -365,6 +385,21 @@ class Trainer:
         )
 
     # Wiring -------------------------------------------------------------------------------------
+
+    def _make_parity(self) -> ParityProbe | None:
+        config = self.config
+        if config.parity_every == 0 or (config.parity_every is None and config.policy == "torch"):
+            return None
+        lm = self.setup.lm
+        # vLLM takes the type of the model's file, which on a GPU may be another than the learner's.
+        exact = lm.device.type == "cpu" or config.policy == "torch"
+        bound = config.parity_bound or default_bound(torch.float32 if exact else torch.bfloat16)
+        return ParityProbe(
+            lm,
+            max_context=self.policy.max_context,
+            bound=bound,
+            temperature=config.temperature,
+        )
 
     def _make_source(self) -> Source:
         config = self.config

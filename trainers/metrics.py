@@ -179,6 +179,8 @@ METRICS: tuple[Metric, ...] = (
         ("is_rejected", "IS cut", "fraction", "Action tokens whose correction was cut or masked."),
         ("logp_diff_max", "logp diff", "nats", "Largest |learner - sampler| before the update."),
         ("logp_diff_mean", "logp diff mean", "nats", "Mean |learner - sampler| before the update."),
+        ("parity_max", "parity max", "nats", "Largest |learner - engine| on a fixed text."),
+        ("parity_mean", "parity", "nats", "Mean |learner - engine| on it, under new weights."),
         ("grad_norm_actor", "grad actor", "", "Gradient norm of the policy before clipping."),
         ("lr_actor", "lr actor", "", "Learning rate of the policy."),
         ("updates_skipped", "skipped", "", "Updates not taken: gradient not finite.", "count"),

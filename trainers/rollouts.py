@@ -22,6 +22,7 @@ import numpy as np
 
 from agentgym.collector import Collector
 from agentgym.guidance import Guidance
+from agentgym.policy import Completion, Request
 from agentgym.trajectory import (
     EpisodeSpec,
     Trajectory,
@@ -154,6 +155,10 @@ class Source(Protocol):
         """Put new weights to use; returns once they are."""
         ...
 
+    def ask(self, request: Request) -> Completion:
+        """Let the policy continue a prompt, beside whatever it does."""
+        ...
+
     def play(self, collector: Collector, specs: Sequence[EpisodeSpec]) -> list[Trajectory]:
         """Play given episodes with another collector (for evaluation).
 
@@ -182,7 +187,7 @@ class SyncSource:
         self.collector, self.cursor, self._interrupted = collector, cursor, interrupted
         self._uncommitted: list[str] = []
         self._seconds = 0.0
-        self._loop = asyncio.new_event_loop()
+        self._loop = self._new_loop()
 
     def next_groups(self, plan: Plan, count: int) -> list[TrajectoryGroup]:
         """See :class:`Source`."""
@@ -213,9 +218,17 @@ class SyncSource:
         """See :class:`Source`."""
         self._loop.run_until_complete(self.collector.policy.load_weights(state, version))
 
+    def ask(self, request: Request) -> Completion:
+        """See :class:`Source`."""
+        return self._loop.run_until_complete(self.collector.policy.generate(request))
+
     def play(self, collector: Collector, specs: Sequence[EpisodeSpec]) -> list[Trajectory]:
         """See :class:`Source`."""
         return self._loop.run_until_complete(collector.collect(specs, self._check))
+
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that episodes run in; simulations have one of their own."""
+        return asyncio.new_event_loop()
 
     def _check(self) -> None:
         if self._interrupted():
@@ -283,8 +296,8 @@ class AsyncSource:
         self._dropped_stale = 0
         self._waited = 0.0
         self._failure: BaseException | None = None
-        self._lock = threading.Condition()
-        self._loop = asyncio.new_event_loop()
+        self._lock = self._new_lock()
+        self._loop = self._new_loop()
         self._room, self._ready, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._thread = threading.Thread(target=self._work, name="agentgym-rollouts", daemon=True)
         self._thread.start()
@@ -351,6 +364,11 @@ class AsyncSource:
             self._wake()
         self._loop.call_soon_threadsafe(self._ready.set)
 
+    def ask(self, request: Request) -> Completion:
+        """See :class:`Source`."""
+        answer: Completion = self._submit(self.collector.policy.generate(request)).result()
+        return answer
+
     def play(self, collector: Collector, specs: Sequence[EpisodeSpec]) -> list[Trajectory]:
         """See :class:`Source`; sampling for training goes on beside it."""
         return self._submit(collector.collect(specs, self._check)).result()
@@ -363,6 +381,14 @@ class AsyncSource:
             self._thread.join(timeout=60)
 
     # The producer's side ------------------------------------------------------------------------
+
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that episodes run in; simulations have one of their own."""
+        return asyncio.new_event_loop()
+
+    def _new_lock(self) -> threading.Condition:
+        """What guards the state that both threads share; likewise."""
+        return threading.Condition()
 
     def _work(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -13,6 +14,7 @@ import torch
 from adapters.policies.causal_lm import CausalLM
 from adapters.policies.models import resolve_model
 from adapters.policies.torch_policy import TorchPolicy
+from adapters.policies.vllm_version import check_vllm
 from agentgym.collector import Collector, CollectorConfig
 from agentgym.policy import Policy, Sampling
 from agentgym.progress import ProgressAbstraction, make_progress
@@ -23,7 +25,7 @@ from agentgym.trajectory import EpisodeSpec
 from trainers.config import PlayConfig, TrainConfig, parse_env_args
 from trainers.rollouts import TaskCursor
 
-__all__ = ["Setup", "World", "announce"]
+__all__ = ["Setup", "World", "announce", "check_policy"]
 
 _LONGEST_DEFAULT_CONTEXT = 8192
 
@@ -31,6 +33,16 @@ _LONGEST_DEFAULT_CONTEXT = 8192
 def announce(text: str) -> None:
     """Print a line at once, also where the output is a file."""
     print(text, flush=True)
+
+
+def check_policy(config: PlayConfig) -> None:
+    """Verify that the engine asked for is there.
+
+    Raises:
+        ImportError: If it is not installed, or in another version.
+    """
+    if config.policy == "vllm":
+        check_vllm()
 
 
 @dataclass
@@ -228,6 +240,19 @@ class Setup:
         if context is None:
             context = min(
                 self.lm.max_positions or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT
+            )
+        if config.policy == "vllm":
+            from adapters.policies.vllm_policy import VllmPolicy
+
+            return VllmPolicy.around(
+                self.lm,
+                max_context=context,
+                model=config.model if Path(config.model).is_dir() else None,
+                slots=config.slots,
+                engines=config.engines,
+                on_update=config.on_update,
+                memory=config.engine_memory,
+                threads=config.threads,
             )
         return TorchPolicy(
             self.lm.clone(), max_slots=config.slots, max_context=context, threads=config.threads

@@ -66,6 +66,8 @@ def test_third_party_imports_stand_where_they_are_needed(path):
         allowed |= {"torch", "transformers", "tokenizers", "safetensors"}
     if name.startswith("trainers/advantages/"):
         allowed -= {"torch", "transformers", "tokenizers", "safetensors"}
+    if name == "adapters/policies/vllm_worker.py":
+        allowed |= {"vllm"}  # vLLM itself imports it, in its workers
     if name.startswith("agentgym/cli/"):
         allowed |= {"tyro", "rich"}
     assert tops(imports(path, everywhere=False)) <= allowed
