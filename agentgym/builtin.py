@@ -12,6 +12,10 @@ _BUILTIN = (
         oracle="envs.alfworld.expert:demonstrate",
         vocabulary="envs.alfworld.prompt:vocabulary",
         baselines="envs.alfworld.baselines:baselines",
+        abstractions={
+            "paper": "envs.alfworld.progress:PaperProgress",
+            "compact": "envs.alfworld.progress:CompactProgress",
+        },
         variants="envs.alfworld.expert:practice_games",
         tiny={"difficulty": "small"},
         tiny_cloning={
@@ -39,6 +43,10 @@ _BUILTIN = (
         oracle="envs.webshop.oracle:demonstrate",
         vocabulary="envs.webshop.prompt:vocabulary",
         baselines="envs.webshop.baselines:baselines",
+        abstractions={
+            "paper": "envs.webshop.progress:FrontierProgress",
+            "compact": "envs.webshop.progress:CompactProgress",
+        },
         variants="envs.webshop.oracle:practice_shops",
         diagnostics={"first_result_share": "first_result"},
         tiny={"difficulty": "small", "observation_mode": "text"},
@@ -48,6 +56,7 @@ _BUILTIN = (
         env="envs.math_reasoning.env:MathReasoningEnv",
         prompt="envs.math_reasoning.prompt:MathPrompt",
         oracle="envs.math_reasoning.oracle:demonstrate",
+        abstractions={"compact": "envs.math_reasoning.progress:MathProgress"},
         vocabulary="envs.math_reasoning.prompt:vocabulary",
         diagnostics={"answered": "answered"},
         tiny={"difficulty": "small"},

@@ -19,7 +19,17 @@ from envs.alfworld.rules import CommandStyle
 from envs.alfworld.simulator import NOTHING
 from envs.alfworld.world import TASK_PREFIX
 
-__all__ = ["Explorer", "Request", "demonstrate", "practice_games", "read_request"]
+__all__ = [
+    "CLOSED",
+    "INSIDE",
+    "LISTED",
+    "Explorer",
+    "Request",
+    "demonstrate",
+    "kind_of",
+    "practice_games",
+    "read_request",
+]
 
 # What noise 1 does: share of searches that go anywhere, and of steps that are random.
 _ANYWHERE, _ASTRAY = 0.4, 0.15
@@ -108,9 +118,10 @@ _USUAL = _usual_places()
 
 # The expert --------------------------------------------------------------------------------------
 
-_LISTED = re.compile(r"\ban? ([a-z]+ \d+)")
-_CLOSED = re.compile(r"\bThe ([a-z]+ \d+) is closed\.")
-_INSIDE = re.compile(
+#: A thing in a list, a closed receptacle, and what is in or on one, as the game says it.
+LISTED = re.compile(r"\ban? ([a-z]+ \d+)")
+CLOSED = re.compile(r"\bThe ([a-z]+ \d+) is closed\.")
+INSIDE = re.compile(
     r"\b(?:The (?P<opened>[a-z]+ \d+) is open\. In it|On the (?P<on>[a-z]+ \d+)), "
     r"you see (?P<list>[^.]*)\."
 )
@@ -136,7 +147,7 @@ class Explorer:
     ) -> None:
         room, _, goal = intro.rpartition(TASK_PREFIX)
         self.request = read_request(goal)
-        self.receptacles = _LISTED.findall(room)
+        self.receptacles = LISTED.findall(room)
         self.holding = ""
         self._rng, self._noise, self._style = rng, noise, style
         self._here = ""
@@ -154,7 +165,7 @@ class Explorer:
         if self._noise and self._rng.random() < _ASTRAY * self._noise:
             return self._pick(self._idle_commands())
         request = self.request
-        if self.holding and _kind(self.holding) == request.thing:
+        if self.holding and kind_of(self.holding) == request.thing:
             if request.lamp:
                 return self._look_under(request.lamp)
             if request.verb and self.holding not in self._treated:
@@ -169,7 +180,7 @@ class Explorer:
             if place == goal:
                 continue
             for thing in self._contents.get(place, ()):
-                if _kind(thing) == kind:
+                if kind_of(thing) == kind:
                     return self._reach(place) or f"take {thing} from {place}"
         return self._explore(kind)
 
@@ -190,7 +201,7 @@ class Explorer:
         usual = _USUAL.get(kind, frozenset())
         anywhere = self._noise > 0 and self._rng.random() < _ANYWHERE * self._noise
         weights = [
-            1.0 if anywhere or _kind(place) not in usual else _PLAUSIBLE for place in unknown
+            1.0 if anywhere or kind_of(place) not in usual else _PLAUSIBLE for place in unknown
         ]
         place = self._pick(unknown, weights)
         return self._reach(place) or f"examine {place}"
@@ -198,12 +209,12 @@ class Explorer:
     def _look_under(self, lamp: str) -> str:
         for place in self._nearest_first():
             for thing in self._contents.get(place, ()):
-                if _kind(thing) == lamp:
+                if kind_of(thing) == lamp:
                     return self._reach(place, inside=False) or f"use {thing}"
         return self._explore(lamp)
 
     def _treat(self, verb: str) -> str:
-        means = [place for place in self._nearest_first() if _kind(place) == _WITH[verb]]
+        means = [place for place in self._nearest_first() if kind_of(place) == _WITH[verb]]
         if not means:
             return self._explore(self.request.thing)
         return self._reach(means[0], inside=False) or f"{verb} {self.holding} with {means[0]}"
@@ -216,11 +227,11 @@ class Explorer:
 
     def _goal_place(self) -> str:
         """Where to put things: where one is already, else where that is known to be easy."""
-        places = [place for place in self.receptacles if _kind(place) == self.request.target]
+        places = [place for place in self.receptacles if kind_of(place) == self.request.target]
 
         def merit(place: str) -> tuple[bool, int, bool, bool]:
             inside = self._contents.get(place, ())
-            there = sum(_kind(thing) == self.request.thing for thing in inside)
+            there = sum(kind_of(thing) == self.request.thing for thing in inside)
             return place not in self._useless, there, place == self._here, place in self._contents
 
         return max(places, key=merit, default="")
@@ -267,12 +278,12 @@ class Explorer:
         if said == NOTHING:
             self._refused(command, verb, rest)
             return
-        for found in _CLOSED.finditer(said):
+        for found in CLOSED.finditer(said):
             self._closed.add(found[1])
             self._opens.add(found[1])
-        for found in _INSIDE.finditer(said):
+        for found in INSIDE.finditer(said):
             place = found["opened"] or found["on"]
-            self._contents[place] = _LISTED.findall(found["list"])
+            self._contents[place] = LISTED.findall(found["list"])
             self._closed.discard(place)
             if found["opened"]:
                 self._opens.add(place)
@@ -302,7 +313,8 @@ class Explorer:
         self._here = ""
 
 
-def _kind(name: str) -> str:
+def kind_of(name: str) -> str:
+    """Kind of a thing: its name without the number."""
     return name.partition(" ")[0]
 
 

@@ -9,7 +9,7 @@ writes mere text: the environment never reads it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,7 +128,7 @@ def make_tools(tools: Sequence[str | Tool]) -> dict[str, Tool]:
     return out
 
 
-def find_call(text: str, tools: dict[str, Tool]) -> Call | None:
+def find_call(text: str, tools: Collection[str]) -> Call | None:
     """The first call in a response, or None where there is none or an answer comes first.
 
     A call that stands at the end and is not closed counts: generation may have stopped at the

@@ -14,7 +14,14 @@ from envs.webshop.lexicon import DEPARTMENTS, DETAILS, ENDINGS, OPENERS, SMALL, 
 from envs.webshop.shop import ShopConfig
 from envs.webshop.small_shop import bound_range, price_range
 
-__all__ = ["INVALID", "WebShopPrompt", "compact_page", "vocabulary", "without_instruction"]
+__all__ = [
+    "INVALID",
+    "WebShopPrompt",
+    "compact_page",
+    "page_parts",
+    "vocabulary",
+    "without_instruction",
+]
 
 #: What the compact form answers to an inadmissible action.
 INVALID = "invalid action"
@@ -149,13 +156,18 @@ def compact_page(observation: str, goal: str) -> str:
     the price by the time it reads the id that it may copy; in the page's own order the id comes
     first.
     """
+    parts = [part.lower() for part in page_parts(observation, goal)]
+    return _SEPARATOR.join(_products_joined(parts))
+
+
+def page_parts(observation: str, goal: str) -> list[str]:
+    """The strings of a page in the ``text`` or ``text_rich`` form, without the instruction."""
     text = without_instruction(observation, goal)
     if _SEPARATOR in text:
         parts = text.split(_SEPARATOR)
     else:
         parts = [_MARKS.sub("", line).strip() for line in text.splitlines()]
-    parts = [part.lower() for part in parts if part]
-    return _SEPARATOR.join(_products_joined(parts))
+    return [part for part in parts if part]
 
 
 def _products_joined(parts: list[str]) -> list[str]:
