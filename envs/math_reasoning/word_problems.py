@@ -76,7 +76,7 @@ _FULL_THEMES = (
     *(Theme("sold", "did", "sell", items) for items in ("tickets", "candles", "lamps", "jars")),
     *(Theme("planted", "did", "plant", items) for items in ("trees", "seeds", "bulbs")),
 )
-_SMALL_NAMES = ("Mia", "Tom", "Ana", "Ben")
+_SMALL_NAMES = ("Mia", "Tom", "Ana", "Ben", "Eva", "Max", "Lea", "Sam")
 _FULL_NAMES = (
     "Mia", "Tom", "Ana", "Ben", "Lucy", "Omar", "Nora", "Ivan", "Rosa", "Hugo", "Dina", "Karl",
     "Maya", "Paul", "Vera", "Sami", "Jana", "Luis", "Eva", "Noah", "Tara", "Finn", "Lena", "Amir",
@@ -453,4 +453,6 @@ def phrases(difficulty: Difficulty) -> list[str]:
         out += [f"how many more {items}", f"{theme.base}?", f"{theme.base} together?"]
         out += [theme.auxiliary, f"{theme.base} than"]
     out += ["and", "together.", "together", "more", "than", "do", ".", "?"]
+    if small:  # each number is one token, to be copied as a whole
+        out += [str(number) for number in range(100)]
     return list(dict.fromkeys(out))
