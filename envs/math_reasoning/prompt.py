@@ -105,7 +105,8 @@ class MathPrompt(EnvPrompt):
 def vocabulary(**env_args: Any) -> list[str]:
     """Phrases that should be single tokens of a tokenizer made for this environment.
 
-    Numbers are left to be read digit by digit. For loaded data there is what every response holds.
+    Numbers are left to be read digit by digit, but for those of small problems, which are one token
+    each. For loaded data there is what every response holds.
 
     Args:
         **env_args: Arguments of ``gym.make``; those that choose the problems matter.

@@ -93,8 +93,11 @@ def test_the_vocabulary_covers_what_is_said():
     phrases = vocabulary(difficulty="small")
     assert len(phrases) == len(set(phrases))
     assert "\\boxed{" in phrases
-    assert not any(re.search(r"\d", phrase) for phrase in phrases), "digits are read one by one"
-    assert len(vocabulary()) > len(phrases)
+    numbers = [phrase for phrase in phrases if re.search(r"\d", phrase)]
+    assert numbers == [str(number) for number in range(100)], "small numbers are copied as a whole"
+    full = vocabulary()
+    assert not any(re.search(r"\d", phrase) for phrase in full), "digits are read one by one"
+    assert len(full) > len(phrases)
     assert "\\boxed{" in vocabulary(data="some.jsonl")
 
 

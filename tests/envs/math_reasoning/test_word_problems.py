@@ -147,7 +147,7 @@ def test_the_vocabulary_covers_small_problems():
         ({"sizes": (1, 2)}, "sizes"),
         ({"sizes": (1, 2, -3)}, "sizes"),
         ({"seed": 1.5}, "seed"),
-        ({"difficulty": "small", "steps": (4, 4)}, "5 people are needed"),
+        ({"difficulty": "small", "steps": (8, 8)}, "9 people are needed"),
     ],
 )
 def test_bad_configurations_are_named(arguments, message):
