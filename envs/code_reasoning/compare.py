@@ -15,7 +15,18 @@ from envs.code_reasoning.tasks import ValueTest
 
 __all__ = ["agrees", "is_tree"]
 
-_PARTS = {"l": None, "t": None, "s": None, "z": None, "d": None, "i": 1, "f": 1, "c": 2, "b": 1}
+_PARTS = {
+    "l": None,
+    "t": None,
+    "s": None,
+    "z": None,
+    "d": None,
+    "i": 1,
+    "f": 1,
+    "c": 2,
+    "b": 1,
+    "m": 0,
+}
 
 
 def is_tree(tree: Any, depth: int = 0) -> bool:
@@ -50,6 +61,8 @@ def agrees(test: ValueTest, tree: Any) -> bool:
         return _truth(tree) is (test.compare == "true")
     if test.compare == "close":
         return _close(tree, test.expected, test.tolerance)
+    if tree == ["m"]:
+        return False
     scalar = _as_number if test.compare == "equal" else _itself
     return dumps(_ordered(tree, scalar)) == dumps(_ordered(test.expected, scalar))
 
@@ -100,7 +113,7 @@ def _truth(tree: Any) -> bool:
     tag, *rest = tree
     if tag in ("f", "c"):
         return any(part not in ("0.0", "-0.0") for part in rest)
-    return rest != [""] if tag == "b" else bool(rest)
+    return rest != [""] if tag == "b" else bool(rest) or tag == "m"
 
 
 def _close(tree: Any, expected: Any, tolerance: float) -> bool:

@@ -107,7 +107,9 @@ def _shown_function(row: Mapping[str, Any], prompt: str, solution: str, setup: s
             lines = prompt.splitlines(keepends=True)
             first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)]) - 1
             context, head = "".join(lines[:first]), "".join(lines[first:])
-            plain_head = "".join(lines[first : node.body[0].lineno - 1])
+            plain_head = head
+            if ast.get_docstring(node) is not None:  # not in the reference again
+                plain_head = "".join(lines[first : node.body[0].lineno - 1])
     question = prompt
     if head:
         question = f"Complete this function.\n\n```python\n{prompt.rstrip()}\n```"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ NO_CODE = "No code was found. Write the function in a block that begins with ```
 
 _REWARDS = ("score", "success", "share")
 _PLACES = 8  # one-shot runs at once; a solution judged by code takes two
+_PATIENCE = 4.0  # wall time to processor time
 _Backend = Literal["auto", "namespaces", "bwrap", "local"]
 _BACKENDS = ("auto", "namespaces", "bwrap", "local")
 
@@ -64,7 +66,8 @@ class CodeReasoningEnv(TextEnv):
         generator_seed: Another one gives other tasks.
         turns: Attempts.
         discount: What each attempt before costs, as a factor in [0, 1].
-        seconds: Wall time for all tests of one attempt.
+        seconds: Processor time for all tests of one attempt; wall time may be four times that, so
+            that a busy machine fails nobody.
         memory: Bytes that the code may use.
         sandbox: Backend by name, or a sandbox. Every name but ``"local"`` asks for full isolation;
             ``"local"`` isolates nothing and is for trusted code.
@@ -111,7 +114,15 @@ class CodeReasoningEnv(TextEnv):
             raise ValueError(f"sandbox must be one of {_BACKENDS} or a Sandbox, got {sandbox!r}")
         if examples is not None and (type(examples) is not int or examples < 0):
             raise ValueError(f"examples must be an int >= 0, got {examples!r}")
-        self.limits = Limits(seconds=seconds, memory=memory, output=4 << 10, flood=4 << 20)
+        if not 0.0 < seconds <= 3600.0:
+            raise ValueError(f"seconds must be in (0, 3600], got {seconds!r}")
+        self.limits = Limits(
+            seconds=_PATIENCE * seconds,
+            cpu_seconds=math.ceil(seconds),
+            memory=memory,
+            output=4 << 10,
+            flood=4 << 20,
+        )
         max_steps = turns if max_steps is None else max_steps
         super().__init__(split=split, max_steps=max_steps, expert=expert, render_mode=render_mode)
         self.turns, self.discount = turns, float(discount)
@@ -214,22 +225,20 @@ class CodeReasoningEnv(TextEnv):
         )
 
     def _details(self, verdict: Score | None) -> dict[str, Any]:
-        known = verdict is not None
-        absent = verdict is not None and verdict.status is Status.NO_CODE
-        details: dict[str, Any] = {}
-        if self.expert:
-            details["solution"] = self._solution()
+        details: dict[str, Any] = {"solution": self._solution()} if self.expert else {}
+        ran = verdict is not None and verdict.status is not Status.NO_CODE
+        verdict = verdict or Score(None, 0, self.task.number)
         return details | {
-            "status": str(verdict.status) if known else None,
-            "passed": verdict.passed if known else 0,
-            "tests": verdict.total if known else self.task.number,
-            "statuses": dict(verdict.counts) if known else {},
-            "exception": verdict.exception if known else None,
-            "answered": known and not absent,
+            "status": None if verdict.status is None else str(verdict.status),
+            "passed": verdict.passed,
+            "tests": verdict.total,
+            "statuses": dict(verdict.counts),
+            "exception": verdict.exception,
+            "answered": ran,
             "attempts": self._attempts,
             "turns": self.turns,
-            "sandbox": self.sandbox.describe() if known and not absent else None,
-            "reason": "no code was found" if absent else None,
+            "sandbox": self.sandbox.describe() if ran else None,
+            "reason": "no code was found" if verdict.status is Status.NO_CODE else None,
         }
 
     def _solution(self) -> dict[str, Any] | None:

@@ -8,8 +8,10 @@ test and no verdict is in a process that the code can touch.
 from __future__ import annotations
 
 import json
+import marshal
 import secrets
 import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable
@@ -31,6 +33,7 @@ __all__ = ["MAX_CODE", "Score", "Status", "score"]
 #: Longest code that is run, in characters.
 MAX_CODE = 50_000
 _INSIDE = Path(__file__).parent / "inside"
+_INTERPRETER = (sys.implementation.name, sys.hexversion)
 _CHANNEL = REPORT_FD + 1
 _PAIRS = 4  # solutions judged at once in one sandbox; each may take two of its places
 _JUDGE_SECONDS = 5.0  # that a judge may need beyond the solution
@@ -92,14 +95,15 @@ class Score:
     """The verdict on a solution.
 
     Attributes:
-        status: ``OK`` if every test passed, else the status of the first one that did not.
+        status: ``OK`` if every test passed, else the status of the first one that did not; None
+            before there was a solution.
         passed: Number of tests passed.
         total: Number of tests.
         counts: Status to the number of tests that ended so.
         exception: Name of the first exception, as far as it is one of Python's own.
     """
 
-    status: Status
+    status: Status | None
     passed: int
     total: int
     counts: dict[str, int] = field(default_factory=dict)
@@ -171,14 +175,20 @@ def _places(sandbox: Sandbox) -> threading.BoundedSemaphore:
 
 @cache
 def _program(name: str, call: str) -> str:
-    """Python text that runs a file of ``inside`` without finding it on a path."""
-    files = ["plain", name]
-    sources = {file: (_INSIDE / f"{file}.py").read_text("utf-8") for file in files}
+    """Python text that runs a file of ``inside`` without finding it on a path.
+
+    The files go along as text, and compiled for an interpreter that is the same as this one.
+    """
+    files = {file: (_INSIDE / f"{file}.py").read_text("utf-8") for file in ("plain", name)}
+    made = {file: marshal.dumps(compile(text, f"<{file}>", "exec")) for file, text in files.items()}
     return (
-        "import sys, types\n"
-        f"for name, text in {sources!r}.items():\n"
+        "import marshal, sys, types\n"
+        f"files, made = {files!r}, {made!r}\n"
+        f"same = (sys.implementation.name, sys.hexversion) == {_INTERPRETER!r}\n"
+        "for name in files:\n"
         "    sys.modules[name] = module = types.ModuleType(name)\n"
-        "    exec(compile(text, f'<{name}>', 'exec'), module.__dict__)\n"
+        "    code = marshal.loads(made[name]) if same else compile(files[name], name, 'exec')\n"
+        "    exec(code, module.__dict__)\n"
         f"module.{call}\n"
     )
 
@@ -280,8 +290,9 @@ def _by_code(task: CodeTask, setup: dict[str, Any], sandbox: Sandbox, limits: Li
         finally:
             theirs.close()  # the judge sees that the solution has ended
 
+    token = secrets.token_hex(16)
     job = {
-        "token": secrets.token_hex(16),
+        "token": token,
         "solution": setup,
         "checks": task.checks,
         "context": task.context,
@@ -303,7 +314,7 @@ def _by_code(task: CodeTask, setup: dict[str, Any], sandbox: Sandbox, limits: Li
     solved = ended[0]
     if isinstance(solved, SandboxError):
         raise solved
-    return _judged(_answers(judged.report, job["token"]), judged, solved)
+    return _judged(_answers(judged.report, token), judged, solved)
 
 
 def _judged(answers: list[dict[str, Any]], judged: Result, solved: Result) -> Score:

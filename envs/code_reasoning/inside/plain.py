@@ -1,7 +1,7 @@
 """Plain values as JSON, strictly by type, and back.
 
-A value is plain if its type is exactly one of those below. Instances of subclasses are not, so
-nothing that redefines ``__eq__`` or ``__hash__`` gets through.
+A value is plain if its type is exactly one of those below. Instances of other subclasses are not,
+so nothing that redefines ``__eq__`` or ``__hash__`` gets through.
 
 ========================  ========================================
 ``None``, bool, str       themselves
@@ -10,20 +10,30 @@ float                     ``["f", repr]``
 complex                   ``["c", repr, repr]``
 list, tuple               ``["l", *items]``, ``["t", *items]``
 set, frozenset            ``["s", *items]``, ``["z", *items]``, sorted by their JSON
-dict                      ``["d", [key, value], ...]`` in its own order
+dict, and ``Counter``,    ``["d", [key, value], ...]`` in its own order
+``OrderedDict``,
+``defaultdict``
 bytes                     ``["b", hexadecimal]``
+``re.Match``              ``["m"]``: only that it is true
 ========================  ========================================
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter, OrderedDict, defaultdict
 from typing import Any
 
 MAX_DEPTH = 60
 #: Longest value, in characters of its JSON.
 MAX_CHARS = 200_000
 _MAX_PLAIN_INT = 2**53
+_DICTIONARIES = (dict, Counter, OrderedDict, defaultdict)
+
+
+class Found:
+    """Stands for a match of a regular expression: true, and equal to nothing else."""
 
 
 class NotPlain(ValueError):
@@ -47,11 +57,13 @@ def encode(value: Any, depth: int = 0) -> Any:
         return ["c", repr(value.real), repr(value.imag)]
     if kind is bytes:
         return ["b", value.hex()]
+    if kind is re.Match:
+        return ["m"]
     if depth >= MAX_DEPTH:
         raise NotPlain("nested too deeply")
     if kind is list or kind is tuple:
         return ["l" if kind is list else "t", *[encode(item, depth + 1) for item in value]]
-    if kind is dict:
+    if any(kind is known for known in _DICTIONARIES):
         pairs = [[encode(k, depth + 1), encode(v, depth + 1)] for k, v in value.items()]
         return ["d", *pairs]
     if kind is set or kind is frozenset:
@@ -71,11 +83,13 @@ def decode(tree: Any, depth: int = 0) -> Any:
     if type(tree) is not list or not tree or depth > MAX_DEPTH:
         raise NotPlain("malformed")
     tag, *rest = tree
+    if tree == ["m"]:
+        return Found()
     try:
         if tag in ("i", "f", "c", "b"):
             if not all(type(part) is str for part in rest):
                 raise NotPlain("malformed")
-            return _scalar(tag, *rest)
+            return _scalar(tag, rest)
         if tag == "d":
             return {decode(k, depth + 1): decode(v, depth + 1) for k, v in rest}
         items = [decode(item, depth + 1) for item in rest]
@@ -84,15 +98,14 @@ def decode(tree: Any, depth: int = 0) -> Any:
         raise NotPlain(f"malformed: {error!s:.80}") from None
 
 
-def _scalar(tag: str, *parts: str) -> Any:
-    if tag == "i":
-        return int(*parts, 16)
-    if tag == "f":
-        return float(*parts)
+def _scalar(tag: str, parts: list[str]) -> Any:
     if tag == "c":
         real, imag = parts
         return complex(float(real), float(imag))
-    return bytes.fromhex(*parts)
+    (text,) = parts
+    if tag == "i":
+        return int(text, 16)
+    return float(text) if tag == "f" else bytes.fromhex(text)
 
 
 def dumps(tree: Any) -> str:
