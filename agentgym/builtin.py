@@ -29,10 +29,13 @@ _BUILTIN = (
         },
         tiny_training={
             "trajectories": 128,  # tasks differ more than in the shop
+            "minibatches": 4,
+            "critic_updates": 1,
             "steps": 120,
             "decay_steps": 120,
             "eval_every": 40,
-            "invalid_penalty": 0.2,
+            "invalid_penalty": 0.1,
+            "adv_std": "batch",  # a group's own would blow up the penalty where all fail
             "eval_also": ("valid_seen",),
         },
     ),
@@ -58,6 +61,16 @@ _BUILTIN = (
         oracle="envs.math_reasoning.oracle:demonstrate",
         abstractions={"compact": "envs.math_reasoning.progress:MathProgress"},
         vocabulary="envs.math_reasoning.prompt:vocabulary",
+        diagnostics={"answered": "answered"},
+        tiny={"difficulty": "small"},
+    ),
+    EnvSpec(
+        id="CodeReasoning-v0",
+        env="envs.code_reasoning.env:CodeReasoningEnv",
+        prompt="envs.code_reasoning.prompt:CodePrompt",
+        oracle="envs.code_reasoning.oracle:demonstrate",
+        vocabulary="envs.code_reasoning.prompt:vocabulary",
+        baselines="envs.code_reasoning.baselines:baselines",
         diagnostics={"answered": "answered"},
         tiny={"difficulty": "small"},
     ),
