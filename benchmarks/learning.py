@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,15 +23,23 @@ from trainers.report import write_comparison
 from trainers.run_dir import read_metrics, read_status
 
 
-def train(algorithm: str, env: str, seed: int, out: Path) -> Path:
-    """One run; its console goes to a file beside its folder."""
+def train(algorithm: str, env: str, seed: int, out: Path, flags: Sequence[str] = ()) -> Path:
+    """One run; its console goes to a file beside its folder.
+
+    Args:
+        algorithm: Module under ``trainers``.
+        env: Environment.
+        seed: Seed.
+        out: Folder of all runs.
+        flags: Further flags of a run that is begun.
+    """
     folder = out / f"{algorithm}-{seed}"
     if folder.is_dir() and read_status(folder)["state"] == "finished":
         return folder
     where = ["--resume", str(folder)] if folder.is_dir() else ["--run-dir", str(folder)]
     command = [sys.executable, "-m", f"trainers.{algorithm}"]
     if "--run-dir" in where:
-        command += ["--env", env, "--seed", str(seed)]
+        command += ["--env", env, "--seed", str(seed), *flags]
     with open(out / f"{algorithm}-{seed}.log", "a") as log:
         subprocess.run([*command, *where], stdout=log, stderr=log, check=True)
     return folder

@@ -148,7 +148,7 @@ class BLPO(GiGPO):
             returns_R,
             anchor_R,
             rows.action_R if config.action_balance else None,
-            divide=config.adv_std == "group",
+            std=config.adv_std,
             eps=config.adv_eps,
             ddof=config.adv_ddof,
         )

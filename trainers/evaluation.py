@@ -70,6 +70,9 @@ def evaluation_metrics(
         values = [item.details[key] for item in played if item.details.get(key) is not None]
         if values:
             numbers[name] = float(np.mean([float(value) for value in values]))
+    solved = [len(item.turns) for item in played if item.success]
+    if solved:
+        numbers["turns_solved"] = float(np.mean(solved))
     numbers |= _success_by_type(played)
     return {evaluation_name(split, mode, name): value for name, value in numbers.items()}
 

@@ -84,6 +84,7 @@ class GiGPOConfig(GRPOConfig):
         **GRPOConfig.TINY,
         "estimator": "ours",
         "invalid_penalty": 0.0,
+        "penalty_on": "invalid",
         "prompt_mode": "conversation",
         "dual_clip": None,
         "entropy_coef": 0.0,
@@ -99,8 +100,6 @@ class GiGPOConfig(GRPOConfig):
         self._check(
             "above 0 and at most 1, or None", lambda v: v is None or 0 < v <= 1, "similarity"
         )
-        right = "group or none: rows are compared within their groups"
-        require(self.adv_std != "batch", "adv_std", self.adv_std, right)
         require(self.adv_center == "mean", "adv_center", self.adv_center, "mean")
         require(bool(self.abstraction), "abstraction", "empty", "auto, generic or a preset's name")
 
@@ -146,7 +145,7 @@ class GiGPO(GRPO):
             rows.group_R,
             rows.trajectory_R,
             cross_steps=config.by_row,
-            divide=config.adv_std == "group",
+            std=config.adv_std,
             eps=config.adv_eps,
             ddof=config.adv_ddof,
         )
@@ -175,7 +174,7 @@ class GiGPO(GRPO):
         """
         config = self.config
         returns_R = rows.returns(config.gamma, config.invalid_penalty)
-        divide, eps = config.adv_std == "group", config.adv_eps
+        std, eps = config.adv_std, config.adv_eps
         if config.hgpo != "off":
             levels_R = history_advantages(
                 returns_R,
@@ -186,12 +185,12 @@ class GiGPO(GRPO):
                 alpha=config.hgpo_alpha,
                 weights=config.hgpo,
                 base_R=episode_R if config.hgpo_base else None,
-                divide=divide,
+                std=std,
                 eps=eps,
             )
             return levels_R, {}
         local_R, active_R = local_advantages(
-            returns_R, anchor_R, divide=divide, eps=eps, ddof=config.adv_ddof
+            returns_R, anchor_R, std=std, eps=eps, ddof=config.adv_ddof
         )
         return local_R, {"local_active": _share(active_R)}
 

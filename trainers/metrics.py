@@ -246,6 +246,12 @@ METRICS: tuple[Metric, ...] = (
         ("eval/<split>/<mode>/reward", "reward", "", "Mean undiscounted return."),
         ("eval/<split>/<mode>/turns", "turns", "turns", "Mean number of actions."),
         (
+            "eval/<split>/<mode>/turns_solved",
+            "turns, solved",
+            "turns",
+            "Mean number of actions in episodes that solved their task.",
+        ),
+        (
             "eval/<split>/<mode>/invalid_rate",
             "invalid",
             "fraction",

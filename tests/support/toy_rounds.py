@@ -6,6 +6,7 @@ from pathlib import Path
 
 import agentgym
 from agentgym.env import Outcome, TextEnv
+from agentgym.progress import GenericProgress
 from agentgym.prompts import EnvPrompt
 from agentgym.tasks import TaskSet
 
@@ -15,6 +16,7 @@ SPEC = agentgym.EnvSpec(
     prompt="toy_rounds:ToyPrompt",
     baselines="toy_rounds:baselines",
     diagnostics={"hits": "hits"},
+    abstractions={"compact": "toy_rounds:ToyProgress"},
 )
 LETTERS = "abcdefgh"
 
@@ -87,6 +89,16 @@ class ToyRounds(TextEnv):
 
 class ToyPrompt(EnvPrompt):
     """Words around the rounds."""
+
+
+class ToyProgress(GenericProgress):
+    """The generic states; what counts of an action is its length. All of it can be shared."""
+
+    def abstract(self, action: str, format_ok: bool, admissible: bool) -> str:
+        return "odd" if len(action) % 2 else "even"
+
+    def shareable(self, state: str, abstract_action: str) -> bool:
+        return True
 
 
 def baselines(env, specs) -> dict[str, dict[str, float]]:

@@ -57,6 +57,7 @@ def test_an_evaluation_leaves_out_what_was_lost_to_faults() -> None:
         "score_se": pytest.approx(0.5 / 3**0.5),
         "reward": 0.5,
         "turns": 2.0,
+        "turns_solved": 2.0,
         "invalid_rate": pytest.approx(1 / 6),
         "format_error_rate": pytest.approx(1 / 6),
         "truncated_frac": pytest.approx(1 / 3),

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from trainers.advantages.group import Std
 from trainers.advantages.steps import anchor_groups
 from trainers.advantages.turns import BoolArray, FloatArray, IntArray
 
@@ -34,7 +35,7 @@ def episode_advantages(
     trajectory_R: IntArray,
     *,
     cross_steps: bool,
-    divide: bool = True,
+    std: Std = "group",
     eps: float = 1e-6,
     ddof: int = 1,
 ) -> FloatArray:
@@ -46,14 +47,15 @@ def episode_advantages(
         trajectory_R: Rollout of each row.
         cross_steps: Mean and deviation over all rows of a group, so that long rollouts weigh more
             (GiGPO's release). False takes the first row of each rollout: every rollout once.
-        divide: Divide by the deviation (``mean_std_norm``) or not (``mean_norm``).
+        std: Divide by the deviation of the group (``mean_std_norm``), of all that is compared in
+            the batch, or by nothing (``mean_norm``).
         eps: Added to the deviation.
         ddof: 1 for the sample deviation, as in the release.
 
     Returns:
         One advantage a row. A group of one entry has nobody to be compared with: 0 (the release
-        returns the score itself). Where all that is compared is equal nothing is divided, so that
-        what is left, the penalties of single rows, stays as small as it is.
+        returns the score itself). In a group where all that is compared is equal nothing is divided
+        by its deviation, so that what is left, penalties of single rows, stays as small as it is.
     """
     scores = np.asarray(scores_R, np.float64)
     members = slice(None) if cross_steps else np.unique(trajectory_R, return_index=True)[1]
@@ -68,8 +70,10 @@ def episode_advantages(
     even_G = high_G - low_G <= _SAME
     centered = scores - mean_G[group_R]
     centered[(n_G < 2)[group_R] | (even_G[group_R] & (np.abs(centered) <= _SAME))] = 0.0
-    if not divide:
+    if std == "none":
         return centered
+    if std == "batch":
+        return centered / (_deviation(R, ddof) + eps)
     scale_G = np.where(even_G, 1.0, np.sqrt(square_G / np.maximum(n_G - ddof, 1)) + eps)
     return centered / scale_G[group_R]
 
@@ -88,7 +92,7 @@ def local_advantages(
     anchor_R: IntArray,
     action_R: ArrayLike | None = None,
     *,
-    divide: bool = True,
+    std: Std = "group",
     eps: float = 1e-6,
     ddof: int = 1,
 ) -> tuple[FloatArray, BoolArray]:
@@ -102,7 +106,8 @@ def local_advantages(
         returns_R: Discounted return of each row.
         anchor_R: Situation of each row, see :func:`trainers.advantages.steps.anchor_groups`.
         action_R: Action of each row, or None.
-        divide: Divide by the deviation.
+        std: Divide by the deviation within the situation, by that of all returns of the batch, or
+            by nothing.
         eps: Added to the deviation; also what counts as no spread.
         ddof: 1 for the sample deviation.
 
@@ -122,8 +127,15 @@ def local_advantages(
     widest = np.zeros(len(n))
     np.maximum.at(widest, anchor_R, np.abs(centered))
     active = ((n >= 2) & (variance > eps**2) & (widest > eps))[anchor_R]
-    scale = np.sqrt(variance)[anchor_R] + eps if divide else np.ones(len(returns))
+    if std == "group":
+        scale = np.sqrt(variance)[anchor_R] + eps
+    else:
+        scale = np.full(len(returns), _deviation(returns, ddof) + eps if std == "batch" else 1.0)
     return np.where(active, centered / scale, 0.0), active
+
+
+def _deviation(values: FloatArray, ddof: int) -> float:
+    return float(values.std(ddof=ddof)) if len(values) > ddof else 0.0
 
 
 # HGPO ---------------------------------------------------------------------------------------------
@@ -151,7 +163,7 @@ def history_advantages(
     alpha: float = 1.0,
     weights: HgpoWeights = "formula",
     base_R: FloatArray | None = None,
-    divide: bool = True,
+    std: Std = "group",
     eps: float = 1e-6,
 ) -> FloatArray:
     """HGPO: step terms for ever longer histories, averaged.
@@ -172,7 +184,7 @@ def history_advantages(
             what the published code does: it counts from 1 without ``base_R``, and takes the
             population's.
         base_R: Episode term to be the first level, or None for no episode term.
-        divide: Divide by the deviation.
+        std: See :func:`local_advantages`.
         eps: Added to the deviation.
     """
     released = weights == "release"
@@ -180,9 +192,7 @@ def history_advantages(
     pasts = _histories(trajectory_R, observation_R, history)
     for k in range(history + 1):
         anchor = anchor_groups(group_R, [past[-(k + 1) :] for past in pasts])
-        own, _ = local_advantages(
-            returns_R, anchor, divide=divide, eps=eps, ddof=0 if released else 1
-        )
+        own, _ = local_advantages(returns_R, anchor, std=std, eps=eps, ddof=0 if released else 1)
         levels.append(own)
     A_LR = np.stack(levels)
     first = 1 if released and base_R is None else 0

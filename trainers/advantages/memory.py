@@ -279,29 +279,31 @@ class ProgressMemory:
         )
 
     def strongest(self, count: int) -> list[dict[str, Any]]:
-        """The cells that tell most, for people to read.
+        """The states in which the kinds of action differ most, for people to read.
 
-        Ranked by how far a kind of action lies from the mean of its state, in standard errors;
-        states in which nothing can be compared are left out.
+        States are ranked by their clearest cell: how far its mean lies from that of the state, in
+        standard errors, less where the evidence is thin. States in which nothing can be compared
+        are left out.
 
         Args:
-            count: How many.
+            count: Most cells; of a state all cells are shown or none.
 
         Returns:
-            Dicts with ``state``, ``action``, ``mean``, ``weight``, ``support``, ``deviation``
-            (standard deviation of its effects), ``against`` (mean over the state's kinds of
-            action) and ``strength``.
+            Cells, the best of a state first: dicts with ``state``, ``action``, ``mean``,
+            ``weight``, ``support``, ``deviation`` (standard deviation of its effects) and
+            ``strength`` (with its sign).
         """
-        found: list[dict[str, Any]] = []
+        found: list[list[dict[str, Any]]] = []
         for state in self._states:
             views = self.cells(state)
             if len(views) < 2 or self.union_support(state) < 2.0 - 1e-9:
                 continue
             middle = math.fsum(view.mean for view in views.values()) / len(views)
+            rows: list[dict[str, Any]] = []
             for action, view in views.items():
                 error = math.sqrt(view.variance / max(view.support, 1.0))
                 trust = view.support / (view.support + 4.0)
-                found.append(
+                rows.append(
                     {
                         "state": state,
                         "action": action,
@@ -309,12 +311,16 @@ class ProgressMemory:
                         "weight": view.weight,
                         "support": view.support,
                         "deviation": math.sqrt(view.variance),
-                        "against": middle,
                         "strength": trust * (view.mean - middle) / (error + 0.05),
                     }
                 )
-        found.sort(key=lambda row: (-abs(row["strength"]), row["state"], row["action"]))
-        return found[:count]
+            found.append(sorted(rows, key=lambda row: (-row["mean"], row["action"])))
+        found.sort(key=lambda rows: (-max(abs(r["strength"]) for r in rows), rows[0]["state"]))
+        shown: list[dict[str, Any]] = []
+        for rows in found:
+            if len(shown) + len(rows) <= count:
+                shown += rows
+        return shown
 
     # State --------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from trainers.report.sections import AXIS_LABELS, POLICY_MODES
 from trainers.report.style import standalone_style
 from trainers.statistics import mean_interval
 
-__all__ = ["write_comparison"]
+__all__ = ["compose", "mean_line", "write_comparison"]
 
 _GRID = 160
 _AXES: tuple[Axis, ...] = ("trajectories", "action_tokens")
@@ -47,6 +47,7 @@ def write_comparison(
     title: str | None = None,
     split: str | None = None,
     mode: str = "sampled",
+    names: Sequence[str] | None = None,
 ) -> list[Path]:
     """Draw success against trajectories and against action tokens for several runs.
 
@@ -60,6 +61,7 @@ def write_comparison(
         title: Heading; by default the environment.
         split: Evaluation split to show; by default one that all runs have.
         mode: Evaluation mode to show.
+        names: What each run is called, where runs of one algorithm are to be told apart.
 
     Returns:
         The files written: an SVG that stands alone, and an HTML page with the numbers.
@@ -71,6 +73,11 @@ def write_comparison(
     if not run_dirs:
         raise ValueError("at least one run directory is needed")
     runs = [load_run(path) for path in run_dirs]
+    if names is not None:
+        runs = [
+            replace(run, about={**run.about, "name": name})
+            for run, name in zip(runs, names, strict=True)
+        ]
     source = _source(runs, split, mode)
     groups: dict[str, list[RunData]] = {}
     for run in runs:
@@ -89,7 +96,9 @@ def write_comparison(
     ]
     target = Path(out)
     return [
-        write_atomically(target.with_suffix(".svg"), _picture(charts, key, heading, source)),
+        write_atomically(
+            target.with_suffix(".svg"), compose(charts, key, f"{heading}: success, {source.label}")
+        ),
         write_atomically(target.with_suffix(".html"), _page(charts, groups, heading, source)),
     ]
 
@@ -151,7 +160,7 @@ def _chart(groups: dict[str, list[RunData]], source: _Source, axis: Axis) -> Cha
             means.append(Line(x.tolist(), y.tolist(), name, color, intervals=marks))
             continue
         lines += [Line(x.tolist(), y.tolist(), "", color, faint=True) for _, x, y in curves]
-        means.append(_mean_line([(x, y) for _, x, y in curves], name, color, marks))
+        means.append(mean_line([(x, y) for _, x, y in curves], name, color, marks))
     if not means:
         return None
     rules = []
@@ -170,13 +179,13 @@ def _chart(groups: dict[str, list[RunData]], source: _Source, axis: Axis) -> Cha
     )
 
 
-def _mean_line(
+def mean_line(
     curves: Sequence[tuple[np.ndarray, np.ndarray]],
     name: str,
     color: int,
-    marks: Sequence[Interval],
+    marks: Sequence[Interval] = (),
 ) -> Line:
-    """Mean and range where all seeds have data."""
+    """Mean and range of several curves (x, y), where all of them have data."""
     low, high = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     if not low < high:  # no common stretch: the single runs remain
         return Line([], [], name, color, intervals=marks)
@@ -221,13 +230,14 @@ def _caption(source: _Source, groups: dict[str, list[RunData]]) -> str:
     return text
 
 
-def _picture(
-    charts: Sequence[Chart],
-    key: Sequence[tuple[str, int, str]],
-    heading: str,
-    source: _Source,
-) -> str:
-    """An SVG file that needs nothing else."""
+def compose(charts: Sequence[Chart], key: Sequence[tuple[str, int, str]], heading: str) -> str:
+    """Charts side by side with one legend, as an SVG file that needs nothing else.
+
+    Args:
+        charts: The charts.
+        key: Label, colour and style of each kind of line.
+        heading: What is shown.
+    """
     width, gap = 960.0, 14.0
     shown, height = legend(key, 24, width - 20, top=44)
     top = 44 + height + 8
@@ -254,8 +264,7 @@ def _picture(
         f'width="{width:.0f}" height="{total:.0f}" role="img" aria-label="{safe(heading)}">'
         f"<style>{standalone_style()}</style>"
         f'<rect width="100%" height="100%" rx="10" style="fill:var(--card)"/>'
-        '<text class="head" x="24" y="28">'
-        f"{safe(heading)}: success, {safe(source.label)}</text>"
+        f'<text class="head" x="24" y="28">{safe(heading)}</text>'
         f"{shown}{''.join(parts)}</svg>\n"
     )
 

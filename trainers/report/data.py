@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from trainers.metrics import MetricError, describe, describe_eval
-from trainers.run_dir import read_config, read_metrics, read_status, read_trajectories
+from trainers.run_dir import (
+    read_config,
+    read_findings,
+    read_metrics,
+    read_status,
+    read_trajectories,
+)
 from trainers.statistics import wilson_interval
 
 __all__ = [
@@ -71,6 +77,7 @@ class RunData:
         rows: Rows of ``metrics.jsonl``.
         trajectories: Rows of ``trajectories.jsonl``.
         problems: What could not be read.
+        findings: Content of ``findings.json``.
     """
 
     path: Path
@@ -79,6 +86,7 @@ class RunData:
     rows: list[dict[str, Any]]
     trajectories: list[dict[str, Any]]
     problems: list[str] = field(default_factory=list)
+    findings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -202,7 +210,12 @@ def load_run(path: str | os.PathLike[str]) -> RunData:
             problems.append(str(error))
             rows = []
         parts.append(rows)
-    return RunData(folder, about, read_status(folder), parts[0], parts[1], problems)
+    try:
+        findings = read_findings(folder)
+    except (OSError, RuntimeError) as error:
+        problems.append(str(error))
+        findings = {}
+    return RunData(folder, about, read_status(folder), parts[0], parts[1], problems, findings)
 
 
 @overload

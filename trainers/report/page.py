@@ -13,6 +13,7 @@ from trainers.report.chart import draw_strip
 from trainers.report.data import Evaluation, RunData, mean, number
 from trainers.report.episodes import choose_episodes, episode_html
 from trainers.report.markup import safe
+from trainers.report.memory import memory_html
 from trainers.report.sections import POLICY_MODES, chart_sections, mode_color
 from trainers.report.style import PAGE_STYLE
 from trainers.statistics import newcombe_interval
@@ -41,6 +42,7 @@ def document(title: str, body: str, style: str = PAGE_STYLE) -> str:
 def render_run(run: RunData) -> str:
     """The report's HTML."""
     sections = [("result", "Result", _result(run)), *chart_sections(run)]
+    sections.append(("memory", "Memory", memory_html(run.findings)))
     episodes = choose_episodes(run.trajectories)
     if episodes:
         cards = [episode_html(why, row, is_open=i == 0) for i, (why, row) in enumerate(episodes)]

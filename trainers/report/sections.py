@@ -87,6 +87,25 @@ _UPDATE = (
     _Panel("Supervised loss", "nats per token", ("loss_sft",), zero=True),
     _Panel("Accuracy", "action tokens predicted", ("action_accuracy",), percent=True),
 )
+_CREDIT = (
+    _Panel(
+        "Terms of the advantage",
+        "root mean square over rows",
+        ("adv_episode_rms", "adv_step_rms", "adv_progress_rms"),
+        zero=True,
+        labels=("episode", "step", "progress, where active"),
+    ),
+    _Panel(
+        "Rows with a term",
+        "share of the decisions",
+        ("local_active", "progress_active", "shareable_rows", "singleton_rows"),
+        percent=True,
+        labels=("local", "progress", "shareable", "situation occurred once"),
+    ),
+    _Panel(
+        "Memory", "cells", ("memory_cells", "memory_states"), zero=True, labels=("cells", "states")
+    ),
+)
 _BEHAVIOUR = (
     _Panel(
         "Faults",
@@ -130,6 +149,7 @@ def chart_sections(run: RunData) -> list[tuple[str, str, str]]:
         ("critic", "Critic and switch", _critic(run)),
         ("behaviour", "Behaviour", _behaviour(run)),
         ("update", "Policy update", _panels(run, _UPDATE)),
+        ("credit", "Step-level credit", _panels(run, _CREDIT)),
         ("time", "Time and staleness", _panels(run, _TIME)),
     ]
     return [section for section in sections if section[2]]
