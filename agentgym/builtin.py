@@ -35,7 +35,7 @@ _BUILTIN = (
             "decay_steps": 120,
             "eval_every": 40,
             "invalid_penalty": 0.1,
-            "adv_std": "batch",  # a group's own would blow up the penalty where all fail
+            "adv_eps": 0.1,  # or a group that fails would be taught by the penalty alone
             "eval_also": ("valid_seen",),
         },
     ),
