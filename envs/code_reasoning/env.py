@@ -71,6 +71,8 @@ class CodeReasoningEnv(TextEnv):
         memory: Bytes that the code may use.
         sandbox: Backend by name, or a sandbox. Every name but ``"local"`` asks for full isolation;
             ``"local"`` isolates nothing and is for trusted code.
+        packages: The code may import what is installed beside this suite, not only Python's own
+            library. Such packages may hold what is asked for.
         max_steps: Step limit (default: ``turns``).
         expert: Put the reference solution, piece by piece, into ``info["reference"]``.
         reward: ``"score"``, ``"success"`` or ``"share"``.
@@ -97,6 +99,7 @@ class CodeReasoningEnv(TextEnv):
         seconds: float = 10.0,
         memory: int = 512 << 20,
         sandbox: _Backend | Sandbox = "auto",
+        packages: bool = False,
         max_steps: int | None = None,
         expert: bool = False,
         reward: Literal["score", "success", "share"] = "score",
@@ -112,6 +115,8 @@ class CodeReasoningEnv(TextEnv):
             raise ValueError(f"split must be one of {SPLITS}, got {split!r}")
         if not isinstance(sandbox, Sandbox) and sandbox not in _BACKENDS:
             raise ValueError(f"sandbox must be one of {_BACKENDS} or a Sandbox, got {sandbox!r}")
+        if not isinstance(packages, bool):
+            raise ValueError(f"packages must be True or False, got {packages!r}")
         if examples is not None and (type(examples) is not int or examples < 0):
             raise ValueError(f"examples must be an int >= 0, got {examples!r}")
         if not 0.0 < seconds <= 3600.0:
@@ -128,6 +133,7 @@ class CodeReasoningEnv(TextEnv):
         self.turns, self.discount = turns, float(discount)
         self._reward = reward
         self._sandbox = sandbox
+        self._packages = packages
         self._bank = open_bank(
             data,
             examples,
@@ -176,7 +182,9 @@ class CodeReasoningEnv(TextEnv):
         """
         if not isinstance(self._sandbox, Sandbox):
             level = Level.NONE if self._sandbox == "local" else Level.FULL
-            self._sandbox = shared_sandbox(self._sandbox, minimum=level, workers=_PLACES)
+            self._sandbox = shared_sandbox(
+                self._sandbox, minimum=level, packages=self._packages, workers=_PLACES
+            )
         return self._sandbox
 
     def goal(self) -> str:
