@@ -188,7 +188,8 @@ def content_words(text: str) -> frozenset[str]:
 # Any environment ---------------------------------------------------------------------------------
 
 _VERB = re.compile(r"[a-z][a-z_]{0,29}(?![\w.])")
-_TAG = re.compile(r"<([a-z][a-z0-9_]{0,30})>")
+# A call is closed, or opens the text; "open <door>" is a pattern that an environment lists.
+_CALL = re.compile(r"\A<([a-z][a-z0-9_]{0,30})>|<([a-z][a-z0-9_]{0,30})>(?=[^<]*</\2>)")
 
 
 class GenericProgress:
@@ -298,9 +299,9 @@ def _verb_of(action: str) -> tuple[str, str]:
             if isinstance(call.get(key), str):
                 rest = " ".join(str(value) for name, value in call.items() if name != key)
                 return call[key] or "other", rest
-    tag = _TAG.search(text)
+    tag = _CALL.search(text)
     if tag is not None:
-        return tag[1], text[tag.end() :]
+        return tag[1] or tag[2], text[tag.end() :]
     found = _VERB.match(text)
     return (found[0], text[found.end() :]) if found else ("other", text)
 

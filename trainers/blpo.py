@@ -27,6 +27,7 @@ from trainers.advantages.blpo import (
     fuse,
     progress_advantages,
     relative_returns,
+    reliable_scores,
 )
 from trainers.advantages.gigpo import local_advantages
 from trainers.advantages.memory import ProgressMemory
@@ -194,13 +195,16 @@ class BLPO(GiGPO):
         """The strongest cells of the memory, for the report."""
         if not self.config.memory:
             return {}
+        reading = self.config.reading()
         return {
             "memory": {
                 "updates": self.memory.step,
                 "cells": len(self.memory),
                 "states": self.memory.states,
                 "half_life": self.memory.half_life,
-                "strongest": self.memory.strongest(_SHOWN_CELLS),
+                "strongest": self.memory.strongest(
+                    _SHOWN_CELLS, lambda cells: reliable_scores(cells, reading)
+                ),
             }
         }
 

@@ -161,13 +161,13 @@ def test_the_report_shows_what_was_learnt(tmp_path: Path) -> None:
     assert 'id="credit"' in html
     for cell in findings["memory"]["strongest"]:
         assert cell["state"] in html
-        assert f"{cell['mean']:+.3g}" in html
+        assert f"{cell['mean']:+.3f}" in html
     assert findings["memory"]["strongest"], "nothing was learnt that can be shown"
 
 
 def test_findings_are_hostile_text_too() -> None:
     cell = {"state": "<b>", "action": "a&b", "mean": 1.0, "weight": 2.0, "support": 2.0}
-    cell["deviation"] = 0.5
+    cell |= {"deviation": 0.5, "advantage": 0.25}
     html = memory_html({"step": 1, "memory": {"strongest": [cell, {"state": "torn"}]}})
     assert "&lt;b&gt;" in html
     assert "a&amp;b" in html

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -278,44 +278,44 @@ class ProgressMemory:
             cell.weight_square / growth**2,
         )
 
-    def strongest(self, count: int) -> list[dict[str, Any]]:
-        """The states in which the kinds of action differ most, for people to read.
-
-        States are ranked by their clearest cell: how far its mean lies from that of the state, in
-        standard errors, less where the evidence is thin. States in which nothing can be compared
-        are left out.
+    def strongest(
+        self, count: int, score: Callable[[Mapping[str, CellView]], Mapping[str, float]]
+    ) -> list[dict[str, Any]]:
+        """The states in which the memory has most to say, for people to read.
 
         Args:
             count: Most cells; of a state all cells are shown or none.
+            score: Advantage of each kind of action, by the cells of a state; see
+                :func:`trainers.advantages.blpo.reliable_scores`. States are ranked by their
+                largest; states without any are left out.
 
         Returns:
             Cells, the best of a state first: dicts with ``state``, ``action``, ``mean``,
-            ``weight``, ``support``, ``deviation`` (standard deviation of its effects) and
-            ``strength`` (with its sign).
+            ``deviation`` (standard deviation of its effects), ``support``, ``weight`` and
+            ``advantage``.
         """
         found: list[list[dict[str, Any]]] = []
         for state in self._states:
-            views = self.cells(state)
-            if len(views) < 2 or self.union_support(state) < 2.0 - 1e-9:
+            if self.union_support(state) < 2.0 - 1e-9:
                 continue
-            middle = math.fsum(view.mean for view in views.values()) / len(views)
-            rows: list[dict[str, Any]] = []
-            for action, view in views.items():
-                error = math.sqrt(view.variance / max(view.support, 1.0))
-                trust = view.support / (view.support + 4.0)
-                rows.append(
-                    {
-                        "state": state,
-                        "action": action,
-                        "mean": view.mean,
-                        "weight": view.weight,
-                        "support": view.support,
-                        "deviation": math.sqrt(view.variance),
-                        "strength": trust * (view.mean - middle) / (error + 0.05),
-                    }
-                )
-            found.append(sorted(rows, key=lambda row: (-row["mean"], row["action"])))
-        found.sort(key=lambda rows: (-max(abs(r["strength"]) for r in rows), rows[0]["state"]))
+            views = self.cells(state)
+            scores = score(views)
+            rows: list[dict[str, Any]] = [
+                {
+                    "state": state,
+                    "action": action,
+                    "mean": view.mean,
+                    "deviation": math.sqrt(view.variance),
+                    "support": view.support,
+                    "weight": view.weight,
+                    "advantage": scores[action],
+                }
+                for action, view in views.items()
+                if action in scores
+            ]
+            if rows:
+                found.append(sorted(rows, key=lambda row: (-row["advantage"], row["action"])))
+        found.sort(key=lambda rows: (-max(abs(r["advantage"]) for r in rows), rows[0]["state"]))
         shown: list[dict[str, Any]] = []
         for rows in found:
             if len(shown) + len(rows) <= count:

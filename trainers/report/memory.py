@@ -12,7 +12,7 @@ from trainers.report.markup import safe
 
 __all__ = ["memory_html"]
 
-_QUANTITIES = ("mean", "deviation", "support", "weight")
+_QUANTITIES = ("mean", "deviation", "support", "advantage")
 
 
 def memory_html(findings: Mapping[str, Any]) -> str:
@@ -39,9 +39,9 @@ def memory_html(findings: Mapping[str, Any]) -> str:
     ]
     return (
         '<p class="soft small">What kinds of action were worth in states of progress, over all '
-        "tasks and recent updates: return relative to the mean of the same situation. States in "
-        "which the kinds of action differ most come first. Support is the effective number of "
-        f"situations, weight the decayed number of effects. {safe('; '.join(facts))}.</p>"
+        "tasks and recent updates: mean return relative to the same situation, its deviation, the "
+        "effective number of situations that it is known from, and the advantage that comes of it. "
+        f"The states with most to say come first. {safe('; '.join(facts))}.</p>"
         f'<div class="grid2">{"".join(cards)}</div>'
     )
 
@@ -49,15 +49,15 @@ def memory_html(findings: Mapping[str, Any]) -> str:
 def _state_card(state: str, rows: list[dict[str, Any]], widest: float) -> str:
     body = "".join(
         f'<tr><td class="mono">{safe(row["action"])}</td><td>{_bar(row["mean"] / widest)}</td>'
-        f'<td class="n"><b>{row["mean"]:+.3g}</b></td>'
-        f'<td class="n soft">{row["deviation"]:.2g}</td>'
-        f'<td class="n">{row["support"]:.1f}</td><td class="n soft">{row["weight"]:.1f}</td></tr>'
+        f'<td class="n"><b>{row["mean"]:+.3f}</b></td>'
+        f'<td class="n soft">{row["deviation"]:.2f}</td>'
+        f'<td class="n">{row["support"]:.1f}</td><td class="n">{row["advantage"]:+.2f}</td></tr>'
         for row in rows
     )
     return (
         f'<div class="card scroll"><h3 class="mono">{safe(state)}</h3><table>'
         '<tr><th>action</th><th>effect</th><th class="n">mean</th><th class="n">sd</th>'
-        f'<th class="n">support</th><th class="n">weight</th></tr>{body}</table></div>'
+        f'<th class="n">support</th><th class="n">advantage</th></tr>{body}</table></div>'
     )
 
 

@@ -130,7 +130,7 @@ details.fold[open]>summary{margin-bottom:10px}
 .said .act{font-weight:600;overflow-wrap:anywhere;white-space:pre-wrap}
 .raw{color:var(--soft);white-space:pre-wrap;overflow-wrap:anywhere;margin-top:4px;font-size:12.5px}
 .raw .think{font-style:italic}
-.effect{position:relative;display:inline-block;width:110px;height:10px;border-radius:3px;
+.effect{position:relative;display:inline-block;width:84px;height:10px;border-radius:3px;
   background:linear-gradient(90deg,var(--chip) 49.5%,var(--soft) 49.5% 50.5%,var(--chip) 50.5%)}
 .effect i{position:absolute;top:0;bottom:0;border-radius:2px}
 .effect .up{background:var(--good)} .effect .down{background:var(--bad)}

@@ -374,9 +374,14 @@ def test_the_strongest_cells_come_first():
     made.absorb(Effect("y", b, f"c{n}", 0.01) for b in ("take", "look") for n in range(4))
     made.absorb([Effect("alone", "take", "c1", 9.0), Effect("alone", "take", "c2", 9.0)])
     made.absorb([Effect("once", "take", "c1", 9.0), Effect("once", "look", "c1", -9.0)])
-    rows = made.strongest(3)
+
+    def score(cells):
+        return reliable_scores(cells, PAPER)
+
+    rows = made.strongest(3, score)
     assert [(row["state"], row["action"]) for row in rows] == [("z", "take"), ("z", "look")]
     assert [row["mean"] for row in rows] == [1, -1]
     assert rows[0]["support"] == pytest.approx(4)
-    assert rows[0]["strength"] == pytest.approx(-rows[1]["strength"])
-    assert [row["state"] for row in made.strongest(99)] == ["z", "z", "y", "y"]
+    assert [row["advantage"] for row in rows] == pytest.approx([0.35333, -0.35333], abs=6e-6)
+    made.absorb([Effect("y", "take", "c0", 0.5)])
+    assert [row["state"] for row in made.strongest(99, score)] == ["z", "z", "y", "y"]
