@@ -25,7 +25,7 @@ _LEAST = ("processes", "network", "private_root")
 # The last line tells. 198.51.100.1 belongs to nobody (RFC 5737).
 _CODE = """
 import ctypes, errno, json, os, resource, socket, sys
-facts = {"namespaces": {}, "pid": os.getpid()}
+facts = {"namespaces": {}, "pid": os.getpid(), "user": os.getuid()}
 for name in ("user", "pid", "net", "ipc", "mnt"):
     try:
         facts["namespaces"][name] = os.readlink("/proc/self/ns/" + name)
@@ -84,6 +84,8 @@ def measure(backend: Backend) -> tuple[Level, list[str], list[str]]:
     if found["namespaces"]["pid"] is None and found["pid"] < 16:
         present.add("processes")  # there is no /proc; the small number tells as well
         present |= {"users", "ipc", "mounts"}
+    if found["user"] not in (0, os.geteuid()):
+        present.add("users")  # a container's: another user, if not a namespace of users
     if found["network"]:
         present.discard("network")
     elif found["namespaces"]["net"] is None:

@@ -69,8 +69,8 @@ class MathReasoningEnv(TextEnv):
         generator_seed: Another one gives other problems.
         turns: Attempts at the answer.
         discount: What each attempt before costs, as a factor in [0, 1].
-        tools: Names of tools (``"calculator"``), or
-            :class:`~envs.math_reasoning.tools.Tool` objects, for instance one that runs Python.
+        tools: Names of tools (``"calculator"``, and ``"python"``, which runs in a sandbox), or
+            :class:`~envs.math_reasoning.tools.Tool` objects.
         tool_calls: Most calls in an episode; None means 4 where there are tools.
         policies: Conventions of grading; see
             :class:`~envs.math_reasoning.grading.policies.Policies`.

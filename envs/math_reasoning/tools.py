@@ -94,7 +94,14 @@ calculator = Tool(
     "<calculator>expression</calculator> works out an arithmetic expression",
 )
 
-_KNOWN = {"calculator": calculator}
+
+def _python() -> Tool:
+    from envs.math_reasoning.python_tool import python_tool
+
+    return python_tool()
+
+
+_KNOWN: dict[str, Callable[[], Tool]] = {"calculator": lambda: calculator, "python": _python}
 
 
 def make_tools(tools: Sequence[str | Tool]) -> dict[str, Tool]:
@@ -106,6 +113,7 @@ def make_tools(tools: Sequence[str | Tool]) -> dict[str, Tool]:
     Raises:
         TypeError: If one is neither.
         ValueError: If a name is unknown or stands twice.
+        SandboxUnavailable: If ``"python"`` is wanted, and no sandbox can be had.
     """
     if isinstance(tools, str):
         raise TypeError(f"tools must be a sequence, got the str {tools!r}; write ({tools!r},)")
@@ -117,7 +125,7 @@ def make_tools(tools: Sequence[str | Tool]) -> dict[str, Tool]:
                     f"unknown tool {item!r}; known: {', '.join(_KNOWN)}; others are given as "
                     "Tool(name, run)"
                 )
-            tool = _KNOWN[item]
+            tool = _KNOWN[item]()
         elif isinstance(item, Tool):
             tool = item
         else:

@@ -22,7 +22,7 @@ from agentgym.sandbox.inside import jail, kernel, wire
 from agentgym.sandbox.inside.seccomp import Filter
 from agentgym.sandbox.inside.supervisor import Supervisor, make_filter, protect
 
-__all__ = ["factory_main", "supervisor_main"]
+__all__ = ["container_main", "factory_main", "supervisor_main"]
 
 
 def factory_main(fd: int) -> None:
@@ -220,3 +220,16 @@ def supervisor_main(fd: int, path: list[str], once: bool) -> None:
     _supervise(
         connection, call_filter=call_filter, confined=True, alone=alone, path=path, once=once
     )
+
+
+def container_main(place: str, once: bool) -> None:
+    """Serve the caller from within a container.
+
+    Args:
+        place: Path of the caller's socket.
+        once: End with the first command.
+    """
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(place)
+    path = [entry for entry in sys.path if entry]
+    supervisor_main(connection.detach(), path, once)

@@ -58,7 +58,7 @@ def bubblewrap_main(order: str) -> NoReturn:
         arguments += ["--size", str(layout["box_size"]), "--perms", "0700", "--tmpfs", jail.BOX]
     else:
         arguments += ["--bind", box, jail.BOX]
-    arguments += ["--remount-ro", "/", "--chdir", jail.BOX]
+    arguments += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", jail.BOX]
     for name, value in data["environment"].items():
         arguments += ["--setenv", name, value]
     os.execv(data["program"], [*arguments, "--", *data["command"]])

@@ -180,3 +180,9 @@ class Filter:
 def install() -> None:
     """Install a new filter at once; see :class:`Filter`."""
     Filter().install()
+
+
+def numbers(machine: str) -> dict[str, int]:
+    """Name and number of every call that is refused whatever its arguments."""
+    column = ("x86_64", "aarch64").index(machine)
+    return {name: number for name, pair in _REFUSED.items() if (number := pair[column]) is not None}
