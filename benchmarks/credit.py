@@ -25,7 +25,7 @@ from agentgym.statistics import mean_interval
 from benchmarks.learning import splits_of, train
 from trainers.report.chart import Chart, Line
 from trainers.report.comparison import compose, mean_line
-from trainers.run_dir import read_metrics
+from trainers.run_dir import read_config, read_metrics
 
 #: What has to be the same for a comparison: the preset's values that spend episodes and tokens.
 BUDGET = ("trajectories", "steps", "group_size", "eval_episodes", "minibatches", "learning_rate")
@@ -116,11 +116,9 @@ def check_budgets(runs: dict[str, list[Path]]) -> None:
     Raises:
         ValueError: Naming the setting and its values.
     """
-    from trainers.run_dir import read_config
-
     configs = {name: read_config(folders[0])["config"] for name, folders in runs.items()}
     for setting in BUDGET:
-        values = {name: config[setting] for name, config in configs.items()}
+        values = {name: config.get(setting) for name, config in configs.items()}
         if len(set(values.values())) > 1:
             raise ValueError(f"budgets differ in {setting}: {values}")
 

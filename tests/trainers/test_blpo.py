@@ -7,16 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import toy_rounds
 from step_tables import single_steps
 from toy_training import Bench, assert_same, make_config, make_trainer, rows, state, train
 
+from agentgym.progress import GenericProgress
 from agentgym.trajectory import TrajectoryGroup
 from trainers.advantages.memory import MemoryMismatch
 from trainers.blpo import BLPO, BLPOConfig
+from trainers.blpo import main as blpo_main
 from trainers.command_line import with_preset
 from trainers.gigpo import GiGPO, GiGPOConfig
+from trainers.gigpo import main as gigpo_main
 from trainers.report.memory import memory_html
 from trainers.run_dir import read_findings, read_trajectories
+from trainers.setup import Setup, World
 
 PLAIN: dict[str, Any] = {"minibatches": 2, "kl_coef": 0.0}
 
@@ -195,6 +200,72 @@ def test_findings_are_plain_json() -> None:
         ("LOOK", -5.0),
     ]
     assert bench(memory=False).algorithm.findings() == {}
+
+
+# Command line ------------------------------------------------------------------------------------
+
+WORDS = [
+    "--env",
+    "ToyRounds-v0",
+    "--model",
+    "random",
+    "--action-format",
+    "bare",
+    "--steps",
+    "2",
+    "--trajectories",
+    "8",
+    "--group-size",
+    "4",
+    "--minibatches",
+    "2",
+    "--slots",
+    "8",
+    "--max-action-tokens",
+    "4",
+    "--max-context",
+    "256",
+    "--eval-episodes",
+    "2",
+    "--logged-trajectories",
+    "1",
+]
+
+
+@pytest.mark.parametrize(
+    ("main", "more"),
+    [
+        (gigpo_main, "--kl-coef 0"),
+        (gigpo_main, "--hgpo formula --prompt-mode conversation"),
+        (blpo_main, "--estimator ours --prompt-mode conversation"),
+        (blpo_main, "--estimator paper --abstraction generic"),
+    ],
+)
+def test_the_command_line_trains(main, more: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(
+        Setup,
+        "make",
+        classmethod(
+            lambda cls, config, world, say: cls.around(config, world, toy_rounds.build_model())
+        ),
+    )
+    assert main([*WORDS, *more.split(), "--run-dir", str(tmp_path)]) == 0
+    last = rows(tmp_path)[-1]
+    assert last["step"] == 2
+    assert last["rows"] > 8
+    assert last["updates_skipped"] == 0
+    assert main(["--resume", str(tmp_path), "--steps", "3"]) == 0
+    assert [row["step"] for row in rows(tmp_path)] == [0, 1, 2, 3]
+    assert main(["--env", "ToyRounds-v0", "--model", "random", "--run-dir", str(tmp_path)]) == 2
+
+
+def test_an_environment_of_others_is_watched_too(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    config = with_preset(BLPOConfig, "tiny", env="guess_number:GuessNumber-v0")
+    watch = World.open(config).make_progress()
+    assert isinstance(watch, GenericProgress)
+    watch.reset("I have a number.", {"goal": "Guess my number."})
+    assert watch.state() == "GuessNumber-v0 default gains=0 new=all idle=0 phase=early"
 
 
 # Settings ----------------------------------------------------------------------------------------
