@@ -74,6 +74,15 @@ _BUILTIN = (
         diagnostics={"answered": "answered"},
         tiny={"difficulty": "small"},
     ),
+    EnvSpec(
+        id="AgencyBench-v0",
+        env="envs.agencybench.env:AgencyBenchEnv",
+        prompt="envs.agencybench.prompt:AgencyPrompt",
+        oracle="envs.agencybench.oracle:demonstrate",
+        vocabulary="envs.agencybench.prompt:vocabulary",
+        diagnostics={"tasks_passed": "tasks_passed", "coverage": "coverage"},
+        tiny={"scenario": "mcp/issuedesk", "max_steps": 12},
+    ),
 )
 
 

@@ -156,12 +156,14 @@ class Assessment:
             Unmet: If it was ended (by the deadline, by memory, by the agent's code).
             SandboxError: If the sandbox failed.
         """
-        head = f"import json\nPAYLOAD = json.loads({json.dumps(payload)!r})\n"
+        # The workspace is the folder it starts in: nothing there may pass for a module of ours.
+        head = "import sys\nsys.path[:] = [p for p in sys.path if p not in ('', '/box')]\n"
+        head += f"import json\nPAYLOAD = json.loads({json.dumps(payload)!r})\n"
         limits = (limits or Limits(processes=128)).but(seconds=seconds)
-        with self.sandbox.session(files=files or self.snapshot, limits=limits) as session:
-            result = session.run(
-                ["python3", "-I", "-"], stdin=(head + program).encode(), report=True
-            )
+        snapshot = self.snapshot if files is None else files
+        result = self.sandbox.run(
+            head + program, files=dict(snapshot.files), report=True, limits=limits
+        )
         if result.status is Status.DIED:
             raise SandboxError(f"the sandbox of a check ended: {result.message}")
         if not result.report:
@@ -173,17 +175,13 @@ class Assessment:
         except ValueError:
             raise Unmet("what it was called by wrote no whole report") from None
 
-    def runs(
-        self, command: list[str], files: Snapshot, *, seconds: float = 30.0, stdin: bytes = b""
-    ) -> tuple[bool, str]:
-        """Whether a command ends with 0 in a fresh sandbox on ``files``, and its last words.
+    def runs(self, code: str, files: Snapshot, *, seconds: float = 30.0) -> tuple[bool, str]:
+        """Whether Python code ends with 0 in a fresh sandbox on ``files``, and its last words.
 
         Raises:
             SandboxError: If the sandbox failed.
         """
-        limits = Limits(seconds=seconds)
-        with self.sandbox.session(files=files, limits=limits) as session:
-            result = session.run(command, stdin=stdin)
+        result = self.sandbox.run(code, files=dict(files.files), limits=Limits(seconds=seconds))
         if result.status is Status.DIED:
             raise SandboxError(f"the sandbox of a check ended: {result.message}")
         return result.ok, (result.stderr or result.stdout)[-2000:]

@@ -1,0 +1,1 @@
+"""The scenarios that come with the suite, one package each."""

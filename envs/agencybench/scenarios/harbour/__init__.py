@@ -1,0 +1,1 @@
+"""research/harbour: find, weigh and cite facts in an invented registry of ports."""

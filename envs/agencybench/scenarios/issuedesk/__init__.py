@@ -1,0 +1,1 @@
+"""mcp/issuedesk: triage, branches, files and pull requests through a server's tools."""

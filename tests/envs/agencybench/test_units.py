@@ -1,0 +1,199 @@
+"""code/units: the oracle, doing nothing, and cheating; agent code runs in the sandbox alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from agency_world import score, solution, world_of
+
+from agentgym.dice import Dice
+from agentgym.sandbox import shared_sandbox
+from envs.agencybench.scenarios.units import draws
+from envs.agencybench.scenarios.units.checks import sources
+from envs.agencybench.scenarios.units.faults import MUTANTS, SEEDED, replaced
+from envs.agencybench.scenarios.units.reference import expressions
+
+ID = "code/units"
+TASKS = range(5)
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    return shared_sandbox()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_oracle_is_right_and_doing_nothing_is_worth_nothing(sandbox, task):
+    world = world_of(ID)
+    made = score(ID, world, task, solution(ID, world, task), sandbox=sandbox)
+    assert made.score == 1.0, made.as_json()
+    before = solution(ID, world, task - 1) if task else {}
+    idle = score(ID, world, task, before, sandbox=sandbox)
+    assert idle.score <= 0.05, idle.as_json()
+    assert not idle.error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_other_seeds(sandbox, seed):
+    world = world_of(ID, seed)
+    for task in TASKS:
+        made = score(ID, world, task, solution(ID, world, task), seed=seed, sandbox=sandbox)
+        assert made.score == 1.0, made.as_json()
+        assert score(ID, world, task, {}, seed=seed, sandbox=sandbox).score <= 0.05
+
+
+def test_the_same_workspace_scores_the_same_thrice(sandbox):
+    world = world_of(ID)
+    files = solution(ID, world, 1)
+    files["units/quantities.py"] += b"\nQuantity.times = lambda self, other: self\n"
+    made = {json.dumps(score(ID, world, 1, files, sandbox=sandbox).as_json()) for _ in range(3)}
+    assert len(made) == 1
+    assert 0 < json.loads(made.pop())["score"] < 1
+
+
+# Cheats -----------------------------------------------------------------------------------------
+
+FORGER = """
+import json, os, sys
+for number in range(3, 64):
+    try:
+        os.write(number, b'[{"value": "1"}]' * 400 + b"\\n")
+    except OSError:
+        pass
+for pid in os.listdir("/proc"):
+    if pid.isdigit() and int(pid) != os.getpid():
+        for part in ("fd/1", "fd/3"):
+            try:
+                open(f"/proc/{pid}/{part}", "wb").write(b'[{"value": "1"}]')
+            except OSError:
+                pass
+class Everything(str):
+    def __eq__(self, other): return True
+    __hash__ = str.__hash__
+class ExpressionError(ValueError): position = 0
+class DimensionError(ExpressionError): pass
+class NoRoute(LookupError): pass
+def calculate(text): return Everything("1")
+def convert(text, unit): return Everything("1")
+def find_factor(source, target, neighbours): return 1
+__all__ = ["DimensionError", "ExpressionError", "NoRoute", "calculate", "convert", "find_factor"]
+__version__ = "0.2.0"
+"""
+KILLER = "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nos._exit(0)\n"
+ALWAYS_FAILS = "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.fail()\n"
+KNOWS_THE_TEXT = """
+import hashlib, pathlib, unittest
+class T(unittest.TestCase):
+    def test(self):
+        text = pathlib.Path("units/expressions.py").read_bytes() + pathlib.Path("units/quantities.py").read_bytes()
+        self.assertEqual(hashlib.sha256(text).hexdigest(), "{digest}")
+"""  # noqa: E501
+SITE = "import builtins\nprint('planted')\n"
+
+
+def test_forging_reports_is_worth_nothing(sandbox):
+    world = world_of(ID)
+    files = {"units/__init__.py": FORGER, "sitecustomize.py": SITE, "json.py": SITE}
+    scores = [score(ID, world, task, files, sandbox=sandbox) for task in (0, 1, 2, 4)]
+    assert not any(made.error for made in scores)
+    assert [made.score for made in scores] == [0.0] * 4
+
+
+def test_constants_are_worth_little(sandbox):
+    world = world_of(ID)
+    quiet = FORGER[FORGER.index("class Everything") :].replace('Everything("1")', '"1"')
+    scores = [
+        score(ID, world, task, {"units/__init__.py": quiet}, sandbox=sandbox).score
+        for task in (0, 1, 2, 4)
+    ]
+    # "1" is right for what is converted there and back, and the interface is unchanged.
+    assert scores == [0.0, pytest.approx(0.2), 0.0, pytest.approx(0.15)]
+
+
+def test_killing_the_caller_is_worth_nothing_and_no_error(sandbox):
+    world = world_of(ID)
+    for task in (0, 2):
+        made = score(ID, world, task, {"units/__init__.py": KILLER}, sandbox=sandbox)
+        assert (made.score, made.error) == (0.0, False)
+
+
+def test_tests_that_know_the_text_or_always_fail_are_worth_nothing(sandbox):
+    import hashlib
+
+    world = world_of(ID)
+    code = sources()
+    digest = hashlib.sha256((code["expressions.py"] + code["quantities.py"]).encode()).hexdigest()
+    for text in (ALWAYS_FAILS, KNOWS_THE_TEXT.format(digest=digest)):
+        made = score(ID, world, 3, {"tests/test_units.py": text}, sandbox=sandbox)
+        assert made.score == 0.0
+        assert "correct implementation" in made.results[0].observed
+    made = score(ID, world, 3, {"tests/test_units.py": "x = 1\n"}, sandbox=sandbox)
+    assert made.score == 0.0
+
+
+def test_the_table_is_put_back(sandbox):
+    world = world_of(ID)
+    files = solution(ID, world, 1) | {"units/table.json": b"{}"}
+    assert score(ID, world, 1, files, sandbox=sandbox).score == 1.0
+
+
+def test_calls_are_counted_where_the_package_cannot_reach(sandbox):
+    """Searching without memory is right on some graphs and pays for its calls on all."""
+    world = world_of(ID)
+    files = solution(ID, world, 2)
+    files["units/conversion.py"] = files["units/conversion.py"].replace(
+        b"for unit in wave:", b"for unit in [u for u in wave if neighbours(u) or True]:"
+    )
+    made = score(ID, world, 2, files, sandbox=sandbox)
+    values = {result.id: result.value for result in made.results}
+    assert values["factor"] == 1.0
+    assert values["twice"] == 0.0
+
+
+def test_the_judge_imports_nothing_of_the_agents(sandbox):
+    world = world_of(ID)
+    marker = "agencybench_marker_module"
+    files = solution(ID, world, 0) | {f"{marker}.py": b"", "units/marker.py": b""}
+    score(ID, world, 0, files, sandbox=sandbox)
+    assert marker not in sys.modules
+    assert "units" not in sys.modules
+
+
+# Draws ------------------------------------------------------------------------------------------
+
+
+def test_every_fault_and_every_mutant_changes_something():
+    code = sources()
+    for faults in (SEEDED, MUTANTS):
+        for name, fault in faults.items():
+            assert replaced(code, [fault]) != code, name
+    assert len(MUTANTS) == 12
+    with pytest.raises(ValueError, match=r"0 places in expressions\.py"):
+        replaced(code, [[("expressions.py", "not there", "")]])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_inputs_are_what_they_should_be(seed):
+    dice = Dice(seed)
+    table = draws.table(dice)
+    units = expressions.as_units(table)
+    for text in draws.dimensional(dice, table):
+        expressions.calculate(text, units)
+    for text in draws.mismatched(dice, table):
+        with pytest.raises(expressions.DimensionError):
+            expressions.calculate(text, units)
+    for text, unit in draws.conversions(dice, table):
+        expressions.convert(text, unit, units)
+    for group in draws.PLAIN[:-1]:
+        for text in draws.plain(group, dice):
+            expressions.calculate(text, {})
+    wrong = 0
+    for text in draws.plain("errors", dice):
+        try:
+            expressions.calculate(text, {})
+        except expressions.ExpressionError:
+            wrong += 1
+    assert wrong == 8
