@@ -12,6 +12,7 @@ __all__ = ["BUILTIN", "builtin"]
 
 #: Scenario id to the module whose ``scenario()`` makes it.
 BUILTIN: Mapping[str, str] = {
+    "backend/ledger": "envs.agencybench.scenarios.ledger.scenario",
     "code/units": "envs.agencybench.scenarios.units.scenario",
     "mcp/issuedesk": "envs.agencybench.scenarios.issuedesk.scenario",
     "research/harbour": "envs.agencybench.scenarios.harbour.scenario",

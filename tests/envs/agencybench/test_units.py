@@ -109,8 +109,8 @@ def test_constants_are_worth_little(sandbox):
         score(ID, world, task, {"units/__init__.py": quiet}, sandbox=sandbox).score
         for task in (0, 1, 2, 4)
     ]
-    # "1" is right for what is converted there and back, and the interface is unchanged.
-    assert scores == [0.0, pytest.approx(0.2), 0.0, pytest.approx(0.15)]
+    # "1" is right for what is converted there and back.
+    assert scores == [0.0, pytest.approx(0.2), 0.0, 0.0]
 
 
 def test_killing_the_caller_is_worth_nothing_and_no_error(sandbox):
