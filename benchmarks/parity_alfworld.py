@@ -146,6 +146,14 @@ def errand(rng: random.Random, sim: Sim) -> list[str]:
         thing = rng.choice(food)
         said += [*reach(lying[thing]), f"slice {world.objects[thing]} with {name}"]
     homes = [place for place, accepted in enumerate(world.accepts) if accepted >> holding & 1]
+    beside = [place for place in homes if world.places[place] == sim.location]
+    if len(beside) > 1 and rng.random() < 0.7:  # from one neighbour to the other
+        for place in rng.sample(beside, 2):
+            at = world.receptacles[place]
+            shut = (world.openable & ~sim.opened) >> place & 1
+            said += [f"open {at}"] * shut + [putting(sim.style, name, at), "look"]
+            said += [f"take {name} from {at}", "look"]
+        return said
     if homes and rng.random() < (1.0 if sim.sliced else 0.7):
         place = rng.choice(homes)
         said += [*reach(place), putting(sim.style, name, world.receptacles[place]), "look"]
