@@ -46,7 +46,7 @@ class Sim:
     """
 
     __slots__ = (
-        "_held_list", "_lists", "_sees", "accepted", "clean", "command", "contents",
+        "_held_lists", "_lists", "_sees", "accepted", "clean", "command", "contents",
         "cool", "facing", "holding", "hot", "lit", "location", "moves", "opened", "sliced",
         "spots", "strict", "style", "taken", "toggled", "view", "won", "world",
     )  # fmt: skip
@@ -120,7 +120,8 @@ class Sim:
         self.opened, self.clean, self.hot = state.opened, state.clean, state.hot
         self.cool, self.sliced, self.toggled = state.cool, state.sliced, state.toggled
         self.lit, self.moves = state.lit, state.moves
-        self._held_list: tuple[str, ...] | None = None
+        # By the receptacle gone to last, while the hand holds the same and no door moves.
+        self._held_lists: dict[int, tuple[str, ...]] = {}
 
     def step(self, command: str) -> str:
         """Carry out a command; returns what is said.
@@ -170,7 +171,6 @@ class Sim:
         elif place < 0:
             return None
         self.location, self.facing = place, receptacle
-        self._held_list = None
         if world.goal.on_the_way:
             self.won = world.goal.holds(self)
         spot = rest[3:] if self.style == "move" else world.locations[place]
@@ -351,7 +351,7 @@ class Sim:
         """Forget what was worked out about a receptacle that changed, and its location."""
         self._sees[receptacle] = None
         self._lists[self.location] = None
-        self._held_list = None
+        self._held_lists.clear()
 
     # What is said -----------------------------------------------------------------------------
 
@@ -432,9 +432,10 @@ class Sim:
     def admissible(self) -> tuple[str, ...]:
         """Every admissible command, in the original's order; the tuples are shared."""
         if self.holding >= 0:
-            if self._held_list is None:
-                self._held_list = holding_commands(self)
-            return self._held_list
+            held = self._held_lists.get(self.facing)
+            if held is None:
+                held = self._held_lists[self.facing] = holding_commands(self)
+            return held
         if not self.strict:
             return free_commands(self)
         listed = self._lists[self.location]

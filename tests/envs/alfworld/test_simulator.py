@@ -8,6 +8,7 @@ import random
 import pytest
 from alfworld_room import GOALS, SOLUTIONS, room
 
+from envs.alfworld.generator import generated_games
 from envs.alfworld.rules import HELP
 from envs.alfworld.simulator import NOTHING, Sim
 
@@ -480,3 +481,25 @@ def test_lenient_neighbours():
     assert sim.step("go to cabinet 1") == "You arrive at cabinet 1. The cabinet 1 is closed."
     assert "go to countertop 1" in sim.admissible()
     assert refused(sim, "go to cabinet 1")
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_what_is_kept_is_what_is_worked_out_afresh(strict):
+    source = generated_games("full", 3200, 0)
+    for seed, task_id in enumerate(source.tasks.ids("train")[:12]):
+        rng = random.Random(seed)
+        sim = Sim(source.world(task_id), strict=strict)
+        held = 0
+        for _ in range(120):
+            fresh = Sim(sim.world, strict=strict)
+            fresh.restore_state(sim.clone_state())
+            fresh._lists[:] = [None] * len(fresh._lists)
+            fresh._sees[:] = [None] * len(fresh._sees)
+            assert sim.admissible() == fresh.admissible()
+            listed = sim.admissible()
+            wanted = [c for c in listed if c.split()[0] in ("take", "move", "open", "close")]
+            command = rng.choice(wanted if wanted and rng.random() < 0.5 else listed)
+            assert sim.step(command) == fresh.step(command)
+            assert sim.clone_state() == fresh.clone_state()
+            held += sim.holding >= 0
+        assert held > 10
