@@ -106,8 +106,8 @@ def chart(env: str, runs: dict[str, list[Path]], mode: str) -> Chart:
             continue
         thin += [Line(x.tolist(), y.tolist(), "", color, faint=True) for x, y in curves]
         means.append(mean_line(curves, name, color))
-    title = f"{env}, {split} split, {mode}"
-    return Chart(title, [*thin, *means], x_label="trajectories", percent=True)
+    label = f"{env}, {split}, {mode}: trajectories"
+    return Chart(f"Held-out success, {label}", [*thin, *means], x_label=label, percent=True)
 
 
 def check_budgets(runs: dict[str, list[Path]]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
+import json
 import random
 
 import gymnasium as gym
@@ -449,3 +452,28 @@ def test_no_page_breaks_it(kind, steps):
         assert made.state()
         assert made.abstract(action, True, True)
         made.update(action, True, " [SEP] ".join(parts), 0.0, info(page, "b01", "color"))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("kind", ["human", "synthetic"])
+def test_pages_of_the_original_are_read_alike_in_both_forms(kind, data_dir):
+    folder = data_dir / "webshop"
+    with gzip.open(folder / f"upstream_trace_goals_{kind}.json.gz") as file:
+        goals = json.load(file)["goals"]
+    read = 0
+    with gzip.open(folder / f"upstream_trace_{kind}.jsonl.gz", "rt", encoding="utf-8") as file:
+        for line in itertools.islice(file, 40):
+            episode = json.loads(line)
+            goal = goals[episode[0]["reset"]]["instruction_text"]
+            for seen in (moment["obs"] for moment in episode):
+                names = seen["avail"]["clickables"]
+                page = "item" if "buy now" in names else "results"
+                if page == "results" and "(Total results:" not in seen["text"]:
+                    continue
+                told_info = info(page, *names, goal=goal)
+                found = read_page(seen["text"], told_info)
+                assert found == read_page(seen["text_rich"], told_info)
+                assert found.kind == page
+                assert (found.title and found.price) if page == "item" else True
+                read += 1
+    assert read > 100
