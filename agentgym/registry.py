@@ -29,7 +29,8 @@ class EnvSpec:
         oracle: Entry point of ``demonstrate(env, rng, noise) -> Iterator[str]`` or None.
         vector_env: Entry point of a vector environment of its own; None for the suite's, which
             steps any environment (:class:`~agentgym.vector.TextVectorEnv`).
-        abstractions: Preset name to entry point of a progress abstraction.
+        abstractions: Preset name to entry point of ``abstraction(env_id, max_steps) ->
+            ProgressAbstraction``, see :mod:`agentgym.progress`.
         vocabulary: Entry point of ``vocabulary(**env_args) -> list[str]``, words and phrases
             for the tiny policy's tokenizer, or None.
         baselines: Entry point of ``baselines(env, specs) -> dict[str, dict[str, float]]``: fixed
