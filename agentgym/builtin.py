@@ -62,7 +62,23 @@ _BUILTIN = (
         abstractions={"compact": "envs.math_reasoning.progress:MathProgress"},
         vocabulary="envs.math_reasoning.prompt:vocabulary",
         diagnostics={"answered": "answered"},
-        tiny={"difficulty": "small"},
+        tiny={"difficulty": "small", "steps": (3, 3), "max_number": 20},
+        tiny_cloning={
+            "noise": 0.6,
+            "slips": 0.0,  # there is one answer, and nothing to go on after
+            "worlds": 1,
+            "batch_size": 16,
+            "updates": 800,
+            "max_action_tokens": 40,
+        },
+        tiny_training={
+            "max_action_tokens": 40,
+            "steps": 60,
+            "decay_steps": 60,
+            "eval_every": 30,
+            "learning_rate": 7e-4,
+            "guidance_length": 16,  # two steps of three, and the beginning of the last
+        },
     ),
     EnvSpec(
         id="CodeReasoning-v0",
@@ -80,6 +96,8 @@ _BUILTIN = (
         prompt="envs.agencybench.prompt:AgencyPrompt",
         oracle="envs.agencybench.oracle:demonstrate",
         vocabulary="envs.agencybench.prompt:vocabulary",
+        abstractions={"compact": "envs.agencybench.progress:AgencyProgress"},
+        metrics="envs.agencybench.report:metrics",
         diagnostics={"tasks_passed": "tasks_passed", "coverage": "coverage"},
         tiny={"scenario": "mcp/issuedesk", "max_steps": 12},
     ),
