@@ -15,6 +15,7 @@ from envs.agencybench.calls import Call, Malformed, find_call, write_call
 from envs.agencybench.catalogue import BUILTIN, builtin
 from envs.agencybench.episode import Episode, Submission
 from envs.agencybench.metrics import ScenarioRecord
+from envs.agencybench.report import record_to_json
 from envs.agencybench.scenario import Carry, Scenario
 from envs.agencybench.simulator import RuleSimulator, Simulator
 from envs.agencybench.toolbox import TOOLS, clip, plain_text
@@ -68,7 +69,9 @@ class AgencyBenchEnv(TextEnv):
     of the attempt that was just scored, check by check, or None; ``feedback_fallback``: why the
     rules spoke for the model that plays the user; ``calls``: tool to number, ``malformed`` too;
     ``calls_left``, ``tokens``, ``tokens_left``; ``coverage``: share of the checks' weight that can
-    be run here; ``infra_error``; ``sandbox``: backend and level; ``tools``: descriptions.
+    be run here; ``infra_error``; ``record``: at the end, all attempts at all tasks, what
+    :func:`envs.agencybench.report.metrics` reads; ``sandbox``: backend and level; ``tools``:
+    descriptions.
 
     Args:
         scenario: Id, or several, to play; None for all.
@@ -337,7 +340,8 @@ class AgencyBenchEnv(TextEnv):
         gain = self._worth(submission)
         self._due = self._exhausted()
         last = self.max_steps is not None and self._turn >= self.max_steps
-        if (last or self._due is not None) and not episode.over and submission is None:
+        closing = last or self._due is not None
+        if closing and not episode.over and submission is None:
             submission = episode.submit()
             gain += self._worth(submission)
             parts.append("The budget is used up; what is there was handed in.")
@@ -352,13 +356,12 @@ class AgencyBenchEnv(TextEnv):
             )
             fallback = said.fallback
             parts.append(plain_text(said.text))
-            ended = episode.over or last or self._due is not None
-            if not ended:
+            if not episode.over and not closing:
                 parts += [self._task_head(again=submission.left > 0)]
                 parts += [] if submission.left else [self._listing()]
         over = episode.over
         if self.reward == "sparse":
-            gain = episode.score if over or last or self._due is not None else 0.0
+            gain = episode.score if over or closing else 0.0
         parts.append(self._budget())
         text = "\n\n".join(part for part in parts if part)
         self._spend(text)
@@ -369,7 +372,7 @@ class AgencyBenchEnv(TextEnv):
             terminated=over,
             score=episode.score,
             success=over and episode.passed,
-            details=self._details(tool, reason, submission, fallback),
+            details=self._details(tool, reason, submission, fallback, ended=over or closing),
         )
 
     def _is_known(self, call: Call) -> bool:
@@ -438,6 +441,7 @@ class AgencyBenchEnv(TextEnv):
         reason: str | None,
         submission: Submission | None,
         fallback: str | None,
+        ended: bool = False,
     ) -> dict[str, Any]:
         episode = self.episode
         scenario = episode.scenario
@@ -462,6 +466,7 @@ class AgencyBenchEnv(TextEnv):
             "tokens_left": tokens_left,
             "coverage": scenario.coverage(self._abilities()),
             "infra_error": episode.infra_error,
+            "record": record_to_json(episode.record()) if ended else None,
             "sandbox": episode.sandbox.describe(),
             "tools": [spec.describe() for spec in episode.toolbox.specs],
         }
