@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import ast
 import builtins
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from envs.code_reasoning.inside.plain import NotPlain, encode
 from envs.code_reasoning.tasks import Compare, ValueTest
 
-__all__ = ["called_names", "value_tests"]
+__all__ = ["called_names", "parsed", "value_tests"]
+
+
+def parsed(text: str) -> ast.Module:
+    """The tree of a Python text, without warnings about its style.
+
+    Raises:
+        SyntaxError: If it is no Python.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
 
 
 def value_tests(checks: str, entry: str) -> tuple[ValueTest, ...] | None:
@@ -27,7 +39,7 @@ def value_tests(checks: str, entry: str) -> tuple[ValueTest, ...] | None:
     Raises:
         SyntaxError: If the text is no Python.
     """
-    statements: Sequence[ast.stmt] = ast.parse(checks).body
+    statements: Sequence[ast.stmt] = parsed(checks).body
     names = {entry}
     functions = [node for node in statements if isinstance(node, ast.FunctionDef)]
     if functions:
@@ -119,7 +131,7 @@ def called_names(checks: str, context: str, solution: str) -> tuple[str, ...]:
     known = set(vars(builtins))
     calls: dict[str, None] = {}
     for text in (context, checks):
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(text)):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 known.add(node.name)
             elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -128,8 +140,8 @@ def called_names(checks: str, context: str, solution: str) -> tuple[str, ...]:
                 known.add(node.id)
             elif isinstance(node, ast.arg):
                 known.add(node.arg)
-    for node in ast.walk(ast.parse(checks)):
+    for node in ast.walk(parsed(checks)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             calls[node.func.id] = None
-    written = {node.name for node in ast.parse(solution).body if isinstance(node, ast.FunctionDef)}
+    written = {node.name for node in parsed(solution).body if isinstance(node, ast.FunctionDef)}
     return tuple(name for name in calls if name in written or name not in known)

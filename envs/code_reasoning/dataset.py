@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from agentgym.sources import SPLITS, DataError, Source, rows_by_split
-from envs.code_reasoning.asserts import called_names, value_tests
+from envs.code_reasoning.asserts import called_names, parsed, value_tests
 from envs.code_reasoning.inside.plain import NotPlain, encode
 from envs.code_reasoning.tasks import CodeTask, ValueTest
 
@@ -57,9 +58,8 @@ def _task(row: Any, default_id: str, examples: int) -> CodeTask:
         task = _shown_function(row, question, solution, setup)
     else:
         task = _described(row, question, setup, solution, examples)
-    for text, what in ((solution and task.context + "\n".join(task.reference), "solution"),):
-        if text:
-            _parsed(text, what)
+    if solution:
+        _parsed(task.context + "\n".join(task.reference), "solution")
     return replace(task, id=task_id, type=kind)
 
 
@@ -81,7 +81,7 @@ def _lines(value: Any) -> str:
 
 def _parsed(text: str, what: str) -> ast.Module:
     try:
-        return ast.parse(text)
+        return parsed(text)
     except SyntaxError as error:
         raise DataError(f"the {what} is no Python: {error}") from None
 
@@ -99,7 +99,7 @@ def _shown_function(row: Mapping[str, Any], prompt: str, solution: str, setup: s
     _parsed(checks, "test")
     context, head, plain_head = "", "", ""
     try:
-        nodes = ast.parse(prompt).body
+        nodes = parsed(prompt).body
     except SyntaxError:
         nodes = []  # the prompt is prose
     for node in nodes:
@@ -132,7 +132,7 @@ def _shown_function(row: Mapping[str, Any], prompt: str, solution: str, setup: s
 
 def _nodes(text: str) -> list[ast.stmt]:
     try:
-        return ast.parse(text).body
+        return parsed(text).body
     except SyntaxError:
         return []  # the body of a function alone
 
@@ -189,7 +189,7 @@ def _imports(solution: str) -> str:
 
 def _named(question: str, name: str, solution: str) -> str:
     """The question with the function's name and parameters, where it does not name it."""
-    if name in question:
+    if re.search(rf"\b{re.escape(name)}\(|`{re.escape(name)}`", question):
         return question.rstrip()
     signature = name
     for node in _nodes(solution):
@@ -230,7 +230,7 @@ def _value_test(name: str, test: Mapping[str, Any]) -> ValueTest:
 
 def _assertions(checks: str) -> int:
     """Number of assertions that test something."""
-    found = [node.test for node in ast.walk(ast.parse(checks)) if isinstance(node, ast.Assert)]
+    found = [node.test for node in ast.walk(parsed(checks)) if isinstance(node, ast.Assert)]
     return sum(not (isinstance(test, ast.Constant) and test.value) for test in found)
 
 

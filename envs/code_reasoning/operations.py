@@ -224,7 +224,7 @@ _NUMBERS = [
     _O("n", "n", "take the sum of all whole numbers from 1 up to it (0 if it is less than 1)",
        "{y} = sum(range(1, {x} + 1))",
        lambda n, a: n * (n + 1) // 2 if _at_most(max(n, 0), 10**5) else 0),
-    _O("n", "n", "take its factorial", "result = 1\nfor k in range(2, {x} + 1):\n    result *= k\n"
+    _O("n", "n", "take its factorial", "result = 1\nfor i in range(2, {x} + 1):\n    result *= i\n"
        "{y} = result", lambda n, a: math.factorial(_at_most(n, 12))),
     _O("n", "n", "take the Fibonacci number with that index, where number 0 is 0 and number 1 is 1",
        "one, other = 0, 1\nfor _ in range({x}):\n    one, other = other, one + other\n{y} = one",
@@ -239,7 +239,7 @@ _NUMBERS = [
        "if {x} % 2 == 0:\n    {y} = {x} // 2\nelse:\n    {y} = 3 * {x} + 1",
        lambda n, a: 3 * n + 1 if n & 1 else n >> 1),
     _O("n", "n", "count its positive divisors",
-       "{y} = sum(1 for k in range(1, {x} + 1) if {x} % k == 0)", lambda n, a: len(_divisors(n))),
+       "{y} = sum(1 for i in range(1, {x} + 1) if {x} % i == 0)", lambda n, a: len(_divisors(n))),
     _O("n", "n", "round it up to the next multiple of {a} (a multiple stays as it is)",
        "{y} = ({x} + {a} - 1) // {a} * {a}",
        lambda n, a: _natural(n) + (-n) % a, 2, 12),
@@ -255,7 +255,7 @@ _NUMBERS = [
        lambda n, a: [k + 1 for k in range(_at_most(max(n, 0), 30))],
        short="count up to it from 1", line="x = list(range(1, x + 1))"),
     _O("n", "l", "list its positive divisors in increasing order",
-       "{y} = [k for k in range(1, {x} + 1) if {x} % k == 0]", lambda n, a: _divisors(n)),
+       "{y} = [i for i in range(1, {x} + 1) if {x} % i == 0]", lambda n, a: _divisors(n)),
     _O("n", "l", "list its prime factors in increasing order, repeated as often as they divide it "
        "(1 has none)", "rest, prime, {y} = {x}, 2, []\nwhile rest > 1:\n"
        "    if rest % prime == 0:\n        {y}.append(prime)\n        rest //= prime\n"
@@ -266,7 +266,7 @@ _NUMBERS = [
        lambda n, a: not n <= a, 5, 40,
        short="decide whether it is greater than {a}", line="x = x > {a}"),
     _O("n", "b", "decide whether it is a prime number",
-       "{y} = {x} > 1 and all({x} % k for k in range(2, {x}))",
+       "{y} = {x} > 1 and all({x} % i for i in range(2, {x}))",
        lambda n, a: _at_most(max(n, 0), 5000) > 1 and len(_divisors(n)) == 2),
 ]  # fmt: skip
 

@@ -180,7 +180,7 @@ ATTEMPTS = {
         "                if type(v) is int and str(v) == half + rest: return v\n", None),
     "files": (
         SEARCH + "import os\ndef look():\n"
-        "    for top in ('/box', '/tmp', '/root', '/home', '/work', '/srv', '/mnt', '/var'):\n"
+        "    for top in ('/box', '/tmp', '/home', '/work', '/srv', '/mnt', '/var'):\n"
         "        for folder, _, names in os.walk(top):\n"
         "            for name in names[:200]:\n"
         "                try: value = found(open(os.path.join(folder, name)).read(1 << 20))\n"
