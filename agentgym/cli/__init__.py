@@ -15,6 +15,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("agentgym.cli.evaluate:main", "play a split with a policy and write a result file"),
+    "serve": ("agentgym.cli.serve:main", "offer an environment to other programs"),
 }
 
 

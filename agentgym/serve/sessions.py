@@ -1,0 +1,245 @@
+"""The sessions of a server: one environment each, on a thread that may be lost."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+
+from agentgym.guarded import GuardedEnv, blank_info
+from agentgym.info import Info, StopReason
+from agentgym.seats import EnvironmentFault, EnvironmentHang, ThreadSeat
+from agentgym.serve import wire
+from agentgym.serve.wire import WireError
+
+__all__ = ["Limits", "Session", "Sessions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What sessions may use.
+
+    Attributes:
+        sessions: Most sessions at a time, those that wait for their client included.
+        call_s: Seconds that one call into an environment may take; then the episode ends with
+            ``deadline``, and the next reset gets a new environment.
+        session_s: Seconds that a session may last; None for no limit.
+        idle_s: Seconds without a message after which a session ends.
+        resume_s: Seconds that a session waits for its client after the connection broke.
+    """
+
+    sessions: int = 256
+    call_s: float = 60.0
+    session_s: float | None = None
+    idle_s: float = 600.0
+    resume_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("sessions", "call_s", "session_s", "idle_s", "resume_s"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be positive, got {value!r}")
+
+
+class Session:
+    """One client's environment.
+
+    Requests are carried out one after another. A request that comes again under the same
+    ``request_id`` (because the client has missed the reply) gets the same reply and does nothing.
+
+    Args:
+        make_env: Makes the environment.
+        call_s: See :class:`Limits`.
+
+    Attributes:
+        id: Its name, which cannot be guessed.
+        connection: Who talks to the client now, or None.
+        resumable: Its client numbers its requests, so it can come back for a reply.
+    """
+
+    def __init__(self, make_env: Callable[[], gym.Env[Any, Any]], call_s: float) -> None:
+        self.id = secrets.token_urlsafe(18)
+        self.connection: Any = None
+        self.resumable = False
+        self.born = self.touched = time.monotonic()
+        self._make_env, self._call_s = make_env, call_s
+        self._seat = self._new_seat()
+        self._queue = asyncio.Lock()
+        self._last: tuple[Any, asyncio.Future[dict[str, Any]]] | None = None
+        self._info: Info = blank_info()
+        self._steps, self._playing = 0, False
+
+    async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Carry out a message and return the answer.
+
+        The work goes on if the caller is cancelled: its client may come back for the answer.
+        """
+        self.touched = time.monotonic()
+        request_id = message.get("request_id")
+        self.resumable |= request_id is not None
+        if self._last is None or request_id is None or self._last[0] != request_id:
+            self._last = request_id, asyncio.ensure_future(self._answer(message))
+        reply = await asyncio.shield(self._last[1])
+        self.touched = time.monotonic()
+        return reply if request_id is None else {**reply, "request_id": request_id}
+
+    @property
+    def working(self) -> bool:
+        """A request is being carried out."""
+        return self._last is not None and not self._last[1].done()
+
+    def close(self) -> None:
+        """End it; an environment that hangs is abandoned."""
+        self._seat.close()
+
+    def _new_seat(self) -> ThreadSeat:
+        # A guarded environment has the methods that a seat calls.
+        return ThreadSeat(lambda: GuardedEnv(self._make_env), self._call_s)  # type: ignore[arg-type, return-value]
+
+    async def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        async with self._queue:
+            try:
+                if message["type"] == "reset":
+                    return await self._reset(wire.read_reset(message))
+                if message["type"] == "step":
+                    return await self._step(wire.read_step(message))
+            except WireError as fault:
+                return wire.error(fault)
+            return {
+                "type": "state",
+                "data": {
+                    "episode_id": None,
+                    "step_count": self._steps,
+                    "task_id": self._info["task_id"],
+                    "playing": self._playing,
+                },
+            }
+
+    async def _reset(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if self._seat.busy:  # lost in a call that hangs
+            self._replace()
+        try:
+            text, self._info = await self._seat.call("reset", **asked)
+        except EnvironmentHang as hang:
+            return self._hung(hang, reward=None)
+        except EnvironmentFault as fault:
+            if isinstance(fault.__cause__, KeyError | ValueError):
+                raise WireError("EXECUTION_ERROR", str(fault.__cause__.args[0])) from None
+            raise WireError("FACTORY_ERROR", str(fault)) from None
+        self._steps, self._playing = 0, True
+        return wire.observation(text, None, False, False, self._info)
+
+    async def _step(self, action: str) -> dict[str, Any]:
+        if not self._playing:
+            raise WireError("EXECUTION_ERROR", "no episode is running; send a reset first")
+        self._steps += 1
+        try:
+            result = await self._seat.call("step", action)
+        except EnvironmentHang as hang:
+            return self._hung(hang, reward=0.0)
+        text, reward, terminated, truncated, self._info = result
+        self._playing = not (terminated or truncated)
+        return wire.observation(text, reward, terminated, truncated, self._info)
+
+    def _hung(self, hang: EnvironmentHang, reward: float | None) -> dict[str, Any]:
+        self._replace()
+        self._playing = False
+        self._info = {
+            **self._info,
+            "success": False,
+            "stop_reason": StopReason.DEADLINE,
+            "details": {**self._info["details"], "error": str(hang)},
+        }
+        return wire.observation("", reward, False, True, self._info)
+
+    def _replace(self) -> None:
+        self._seat.close()
+        self._seat = self._new_seat()
+
+
+class Sessions:
+    """All sessions of a server.
+
+    ``counters`` tells how many were ``opened``, ``resumed``, ``refused`` (no room), and ended
+    because they were ``closed`` by their client, ``lost`` (it did not come back), ``idle`` or
+    ``expired``.
+
+    Args:
+        make_env: Makes an environment.
+        limits: What they may use.
+    """
+
+    def __init__(self, make_env: Callable[[], gym.Env[Any, Any]], limits: Limits) -> None:
+        self._make_env, self.limits = make_env, limits
+        self._open: dict[str, Session] = {}
+        self._detached: dict[str, float] = {}  # since when, oldest first
+        self.counters: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def attach(self, session_id: str | None, connection: Any) -> Session:
+        """A new session, or the one that a client comes back to.
+
+        Raises:
+            WireError: If there is no room, or no such session (any more).
+        """
+        if session_id is not None:
+            session = self._open.get(session_id)
+            if session is None:
+                raise WireError("SESSION_ERROR", "there is no such session, or it has ended")
+            self.counters["resumed"] += 1
+        else:
+            if len(self._open) >= self.limits.sessions:
+                self.counters["refused"] += 1
+                raise WireError(
+                    "CAPACITY_REACHED", f"all {self.limits.sessions} sessions are in use"
+                )
+            session = Session(self._make_env, self.limits.call_s)
+            self._open[session.id] = session
+            self.counters["opened"] += 1
+        self._detached.pop(session.id, None)
+        session.connection, session.touched = connection, time.monotonic()
+        return session
+
+    def detach(self, session: Session, connection: Any) -> None:
+        """The connection broke; another may have taken over already."""
+        if session.connection is not connection or session.id not in self._open:
+            return
+        session.connection = None
+        if session.resumable:
+            self._detached[session.id] = time.monotonic()
+        else:
+            self.end(session, "lost")
+
+    def end(self, session: Session, why: str) -> None:
+        """Close a session; a second time changes nothing."""
+        if self._open.pop(session.id, None) is not None:
+            self._detached.pop(session.id, None)
+            self.counters[why] += 1
+            session.close()
+
+    def overdue(self) -> list[tuple[Session, str]]:
+        """Sessions whose time is up, and why."""
+        now, limits = time.monotonic(), self.limits
+        found = []
+        for session in self._open.values():
+            gone = self._detached.get(session.id)
+            if limits.session_s is not None and now - session.born > limits.session_s:
+                found.append((session, "expired"))
+            elif gone is not None and now - gone > limits.resume_s:
+                found.append((session, "lost"))
+            elif now - session.touched > limits.idle_s and not session.working:
+                found.append((session, "idle"))
+        return found
+
+    def close(self) -> None:
+        """End all of them."""
+        for session in list(self._open.values()):
+            self.end(session, "shutdown")
