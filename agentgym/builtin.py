@@ -78,6 +78,9 @@ _BUILTIN = (
             "eval_every": 30,
             "learning_rate": 7e-4,
             "guidance_length": 16,  # two steps of three, and the beginning of the last
+            # More than there is: at a bound that bites, every dip of success would leave guidance
+            # shorter for good.
+            "guidance_longest": 64,
         },
     ),
     EnvSpec(
