@@ -78,9 +78,10 @@ _BUILTIN = (
             "eval_every": 30,
             "learning_rate": 7e-4,
             "guidance_length": 16,  # two steps of three, and the beginning of the last
-            # More than there is: at a bound that bites, every dip of success would leave guidance
-            # shorter for good.
+            # Few of 64 rollouts succeed at first, so that rates are noisy. At a bound that bites,
+            # every dip of success would leave guidance shorter for good.
             "guidance_longest": 64,
+            "guidance_window": 5,
         },
     ),
     EnvSpec(
