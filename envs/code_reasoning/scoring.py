@@ -33,6 +33,7 @@ __all__ = ["MAX_CODE", "Score", "Status", "score"]
 #: Longest code that is run, in characters.
 MAX_CODE = 50_000
 _INSIDE = Path(__file__).parent / "inside"
+_PACKAGE = "envs.code_reasoning.inside"
 _INTERPRETER = (sys.implementation.name, sys.hexversion)
 _CHANNEL = REPORT_FD + 1
 _PAIRS = 4  # solutions judged at once in one sandbox; each may take two of its places
@@ -179,8 +180,11 @@ def _program(name: str, call: str) -> str:
 
     The files go along as text, and compiled for an interpreter that is the same as this one.
     """
-    files = {file: (_INSIDE / f"{file}.py").read_text("utf-8") for file in ("plain", name)}
-    made = {file: marshal.dumps(compile(text, f"<{file}>", "exec")) for file, text in files.items()}
+    files = {
+        f"{_PACKAGE}.{file}": (_INSIDE / f"{file}.py").read_text("utf-8")
+        for file in ("plain", name)
+    }
+    made = {file: marshal.dumps(compile(text, file, "exec")) for file, text in files.items()}
     return (
         "import marshal, sys, types\n"
         f"files, made = {files!r}, {made!r}\n"

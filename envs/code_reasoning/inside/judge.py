@@ -16,7 +16,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from plain import MAX_CHARS, NotPlain, decode, dumps, encode, loads  # type: ignore[import-not-found]
+from envs.code_reasoning.inside.plain import MAX_CHARS, NotPlain, decode, dumps, encode, loads
 
 _PASSED, _FAILED = "_agentgym_passed", "_agentgym_failed"
 

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from plain import MAX_CHARS, NotPlain, decode, dumps, encode, loads  # type: ignore[import-not-found]
+from envs.code_reasoning.inside.plain import MAX_CHARS, NotPlain, decode, dumps, encode, loads
 
 _NAME = "solution"
 

@@ -85,7 +85,7 @@ ATTEMPTS = {
         "import json\njson.dumps = lambda *a, **k: 'null'\njson.loads = lambda *a, **k: {}\n"
         "def f(x): return None", None),
     "patched harness": (
-        "import sys\nfor name in ('plain', 'solution', '__main__'):\n"
+        "import sys\nfor name in [n for n in sys.modules if 'inside' in n] + ['__main__']:\n"
         "    module = sys.modules.get(name)\n"
         "    for key in list(vars(module) if module else ()):\n"
         "        if key in ('encode', 'failure', 'answer_to', 'dumps'):\n"
