@@ -102,6 +102,9 @@ class GiGPOConfig(GRPOConfig):
         )
         require(self.adv_center == "mean", "adv_center", self.adv_center, "mean")
         require(bool(self.abstraction), "abstraction", "empty", "auto, generic or a preset's name")
+        right = "auto: nothing here reads the progress (--anchor observation_state does)"
+        unused = self.progress_preset is None and self.abstraction != "auto"
+        require(not unused, "abstraction", self.abstraction, right)
 
     @property
     def by_row(self) -> bool:

@@ -252,6 +252,7 @@ def test_hgpo_has_no_episode_term_unless_asked_for() -> None:
         ({"hgpo_history": -1}, "--hgpo-history is -1; it must be 0 or more"),
         ({"hgpo": "x"}, "--hgpo is x; it must be one of off, formula, release"),
         ({"abstraction": ""}, "--abstraction is empty"),
+        ({"abstraction": "generic"}, "--abstraction is generic; it must be auto: nothing here"),
     ],
     ids=str,
 )
