@@ -6,6 +6,7 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -181,6 +182,20 @@ def test_the_count_is_the_smallest_that_reaches_the_share(part, size) -> None:
     count = guided_count(min(part, size) / size, 64)
     share = Fraction(min(part, size), size)
     assert count >= share * 64 > count - 1
+
+
+def test_noise_shortens_guidance_for_good_where_the_bound_is_the_first_length() -> None:
+    """6 of 64 rollouts succeed on average, always: guidance has no reason to change."""
+    medians = {}
+    for longest in (16, 64):
+        ends = []
+        for seed in range(40):
+            counts = np.random.default_rng(seed).binomial(64, 0.1, size=60).tolist()
+            rates = [Fraction(count, 64) for count in counts]
+            ends.append(np.mean(lengths(rates, length=16, longest=longest, window=5)[-20:]))
+        medians[longest] = float(np.median(ends))
+    assert medians[16] < 2
+    assert medians[64] > 16
 
 
 def test_linear_decay() -> None:
