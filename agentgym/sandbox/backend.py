@@ -83,6 +83,7 @@ class Backend(ABC):
     def close(self) -> None:
         """End what runs. May be called twice."""
 
+    @abstractmethod
     def forget(self) -> None:
         """In a forked child: leave what runs to the parent."""
 
@@ -107,12 +108,14 @@ class SupervisedEngine(Engine):
         self._requests: dict[int, Request] = {}
 
     def run(self, request: Request) -> Result:
+        """Run one command in a sandbox of its own."""
         result = converse(self.handle, request, self._environment, self._besides)
         if result.job is not None:
             self._requests[result.job] = request
         return result
 
     def output(self, job: int) -> Result:
+        """What a background command wrote and did so far."""
         if job not in self._requests:
             raise SandboxError(f"there is no background command {job!r} in this sandbox")
         reply, blob, _ = self.handle.ask({"op": "output", "job": job}, seconds=GRACE)
@@ -120,9 +123,11 @@ class SupervisedEngine(Engine):
 
     @property
     def alive(self) -> bool:
+        """Whether it still runs."""
         return self.handle.alive
 
     def close(self) -> None:
+        """End what runs. May be called twice."""
         self.handle.close()
 
 
@@ -147,12 +152,14 @@ class SupervisedBackend(Backend):
         """
 
     def open(self, folder: str, mounts: Mapping[str, str]) -> Engine:
+        """Start a sandbox around a folder."""
         handle = self.handle(folder, mounts)
         handle.wait_ready()
         self.missing = tuple(dict.fromkeys([*self.missing, *handle.missing]))
         return SupervisedEngine(handle, self.environment, self.besides)
 
     def run(self, request: Request) -> Result:
+        """Run one command in a sandbox of its own."""
         handle = self.handle(None, {})
         try:
             return converse(handle, request, self.environment, self.besides)

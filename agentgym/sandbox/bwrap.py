@@ -8,14 +8,13 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
 
 from agentgym.sandbox.backend import Settings, SupervisedBackend
 from agentgym.sandbox.handle import START_SECONDS, Handle
-from agentgym.sandbox.layout import INSIDE, boot_command, make_layout, module_path, moved
+from agentgym.sandbox.layout import INSIDE, boot_command, make_layout, module_path
 from agentgym.sandbox.types import SandboxError
 
 __all__ = ["BwrapBackend"]
@@ -43,6 +42,7 @@ class BwrapBackend(SupervisedBackend):
         self._closed = False
 
     def handle(self, folder: str | None, mounts: Mapping[str, str]) -> Handle:
+        """Make a sandbox; see the base class."""
         settings, once = self.settings, folder is None
         if self._closed:
             raise SandboxError("the sandbox is closed")
@@ -63,7 +63,7 @@ class BwrapBackend(SupervisedBackend):
             "inside": str(INSIDE),
             "environment": {"PYTHONHASHSEED": "0", "LANG": "C.UTF-8", "PATH": os.defpath},
             "command": boot_command(
-                "fork_server", "supervisor_main", arguments, python=moved(sys.executable),
+                "fork_server", "supervisor_main", arguments, python="/opt/python/bin/python3",
                 folder=_PLACE,
             ),
         }  # fmt: skip
@@ -117,6 +117,7 @@ class BwrapBackend(SupervisedBackend):
         process.wait()
 
     def close(self) -> None:
+        """End what runs. May be called twice."""
         self._closed = True
         with self._lock:
             handles = list(self._open)
@@ -124,6 +125,7 @@ class BwrapBackend(SupervisedBackend):
             handle.close()
 
     def forget(self) -> None:
+        """In a forked child: leave what runs to the parent."""
         self._lock = threading.Lock()
         self._closed = True
         for handle in self._open:

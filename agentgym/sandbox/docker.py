@@ -7,6 +7,7 @@ it. It ends when the caller is gone, and the engine removes what ended: nothing 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import shutil
 import socket
@@ -48,12 +49,13 @@ class DockerBackend(SupervisedBackend):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         try:
-            import docker
-        except ImportError:
+            docker: Any = importlib.import_module("docker")
+            errors = importlib.import_module("docker.errors")
+        except ImportError:  # a mere folder of that name has no errors to import
             raise SandboxError(
                 "the package docker is not installed (pip install 'agentgym-suite[docker]')"
             ) from None
-        self._errors = (docker.errors.DockerException, OSError)
+        self._errors = (errors.DockerException, OSError)
         try:
             self._client = docker.from_env(timeout=int(START_SECONDS))
             self._client.ping()
@@ -65,7 +67,7 @@ class DockerBackend(SupervisedBackend):
         self._closed = False
 
     def handle(self, folder: str | None, mounts: Mapping[str, str]) -> Handle:
-        """See the class."""
+        """Make a sandbox; see the base class."""
         if self._closed:
             raise SandboxError("the sandbox is closed")
         user = self.owner if self.owner is not None else os.geteuid()
@@ -83,18 +85,17 @@ class DockerBackend(SupervisedBackend):
             container.start()
             listener.settimeout(START_SECONDS)
             connection, _ = listener.accept()
-        except TimeoutError:
-            said = self._said(container)
+        except BaseException as error:
+            said = self._said(container) if isinstance(error, TimeoutError) else ""
             self._remove(container)
-            shutil.rmtree(meeting, ignore_errors=True)
-            raise SandboxError(f"the container does not answer: {said}") from None
-        except self._errors as error:
-            self._remove(container)
-            shutil.rmtree(meeting, ignore_errors=True)
-            raise SandboxError(f"the container cannot be started: {_short(error)}") from None
+            if isinstance(error, TimeoutError):
+                raise SandboxError(f"the container does not answer: {said}") from None
+            if isinstance(error, self._errors):
+                raise SandboxError(f"the container cannot be started: {_short(error)}") from None
+            raise
         finally:
             listener.close()
-        shutil.rmtree(meeting, ignore_errors=True)
+            shutil.rmtree(meeting, ignore_errors=True)
         handle = _ContainerHandle(self, container, connection)
         with self._lock:
             self._open.add(handle)
@@ -157,7 +158,7 @@ class DockerBackend(SupervisedBackend):
             self._open.discard(handle)
 
     def close(self) -> None:
-        """See the class."""
+        """End what runs. May be called twice."""
         self._closed = True
         with self._lock:
             handles = list(self._open)
@@ -166,7 +167,7 @@ class DockerBackend(SupervisedBackend):
         self._client.close()
 
     def forget(self) -> None:
-        """See the class."""
+        """In a forked child: leave what runs to the parent."""
         self._lock = threading.Lock()
         self._closed = True
         for handle in self._open:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -173,13 +174,20 @@ def make_layout(
                 shown.append(path)
     python = sys.executable if packages else os.path.realpath(sys.executable)
     links += [(f"/opt/python/bin/{name}", moved(python)) for name in ("python", "python3")]
+    texts = list(_TEXTS.items())
+    if packages and sys.prefix != sys.base_prefix:
+        # As in a virtual environment, so that commands see its packages too.
+        home = os.path.dirname(os.path.realpath(sys.executable))
+        texts.append(("/opt/python/pyvenv.cfg", f"home = {moved(home)}\n"))
+        inner = os.path.relpath(sysconfig.get_path("purelib"), sys.prefix)
+        links.append((f"/opt/python/{inner}", moved(sysconfig.get_path("purelib"))))
     binds += [(source, target, False, False) for target, source in mounts.items()]
     # A mount in another's folder comes after it.
     binds.sort(key=lambda bind: bind[1])
     return {
         "binds": binds,
         "links": links,
-        "texts": list(_TEXTS.items()),
+        "texts": texts,
         "box": box,
         "box_size": box_size,
         "tmp_size": tmp_size,

@@ -40,6 +40,7 @@ class LocalBackend(SupervisedBackend):
         self.besides = 0 if os.geteuid() == 0 else _own_processes()
 
     def handle(self, folder: str | None, mounts: Mapping[str, str]) -> Handle:
+        """Make a sandbox; see the base class."""
         if mounts:
             raise SandboxError("the backend 'local' cannot mount anything")
         assert folder is not None
@@ -61,11 +62,13 @@ class LocalBackend(SupervisedBackend):
         return {**ENVIRONMENT, "HOME": folder, "PWD": folder, "PATH": path}
 
     def open(self, folder: str, mounts: Mapping[str, str]) -> Engine:
+        """Start a sandbox around a folder."""
         handle = self.handle(folder, mounts)
         handle.wait_ready()
         return _LocalEngine(handle, self._environment(folder), self.besides, folder)
 
     def run(self, request: Request) -> Result:
+        """Run one command in a sandbox of its own."""
         folder = tempfile.mkdtemp(prefix="agentgym-")
         try:
             handle = self._make(folder, once=True)
@@ -78,9 +81,11 @@ class LocalBackend(SupervisedBackend):
             shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
+        """End what runs. May be called twice."""
         self._factory.close()
 
     def forget(self) -> None:
+        """In a forked child: leave what runs to the parent."""
         self._factory.forget()
 
 
@@ -92,6 +97,7 @@ class _LocalEngine(SupervisedEngine):
         self._folder = folder
 
     def run(self, request: Request) -> Result:
+        """Run one command in a sandbox of its own."""
         return super().run(_placed(request, self._folder))
 
 

@@ -39,11 +39,13 @@ class NamespacesBackend(SupervisedBackend):
         self._closed = False
 
     def handle(self, folder: str | None, mounts: Mapping[str, str]) -> Handle:
+        """Make a sandbox; see the base class."""
         if folder is None:
             return self._once(self.settings.disk)
         return self._factory.make(self._order("session", folder, mounts))
 
     def run(self, request: Request) -> Result:
+        """Run one command in a sandbox of its own."""
         while True:
             handle, ahead = self._take(request.limits.disk)
             try:
@@ -121,6 +123,7 @@ class NamespacesBackend(SupervisedBackend):
         return (self._factory.pid,)
 
     def close(self) -> None:
+        """End what runs. May be called twice."""
         with self._lock:
             self._closed = True
             for spare in self._spares:
@@ -132,6 +135,7 @@ class NamespacesBackend(SupervisedBackend):
         self._factory.close()
 
     def forget(self) -> None:
+        """In a forked child: leave what runs to the parent."""
         self._lock = threading.Lock()
         self._closed = True
         for spare in self._spares:

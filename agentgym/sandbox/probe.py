@@ -38,6 +38,7 @@ header, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
 failed = libc.capget(header, data)
 facts["capabilities"] = -1 if failed else sum(data)
 facts["canary"] = os.path.exists(sys.argv[1])
+facts["root"] = [os.stat("/").st_dev, os.stat("/").st_ino]
 probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 try:
     probe.connect(("198.51.100.1", 9))
@@ -69,9 +70,9 @@ def measure(backend: Backend) -> tuple[Level, list[str], list[str]]:
     """
     with tempfile.NamedTemporaryFile(prefix="agentgym-canary-") as canary:
         os.chmod(canary.name, 0o644)
-        # Beside the temporary folder, which is empty inside anyway, this file's own place.
         found = _run(backend, canary.name)
-        seen_code = _run(backend, os.path.abspath(__file__))["canary"]
+    root = os.stat("/")
+    same_root = found["root"] == [root.st_dev, root.st_ino]
     present = set()
     for name, feature in _NAMESPACES.items():
         inside = found["namespaces"][name]
@@ -91,7 +92,7 @@ def measure(backend: Backend) -> tuple[Level, list[str], list[str]]:
     elif found["namespaces"]["net"] is None:
         present.add("network")
     for feature, given in (
-        ("private_root", not found["canary"] and not seen_code),
+        ("private_root", not found["canary"] and not same_root),
         ("no_capabilities", found["capabilities"] == 0),
         ("no_new_privileges", found["no_new_privileges"] == 1),
         ("call_filter", found["seccomp"] == 2),

@@ -105,10 +105,11 @@ class Workspace:
             raise WorkspaceError(f"{path!r} is a folder")
         with self._walk(names[:-1], path) as folder:
             fd = os.open(names[-1], _FILE, dir_fd=folder)
+            kind = os.fstat(fd).st_mode
+            if not stat.S_ISREG(kind):
+                os.close(fd)
+                raise WorkspaceError(f"{path!r:.200} is {_kind_in_words(kind)}")
             with open(fd, "rb", buffering=0) as file:
-                kind = os.fstat(fd).st_mode
-                if not stat.S_ISREG(kind):
-                    raise WorkspaceError(f"{path!r:.200} is {_kind_in_words(kind)}")
                 parts, left = [], limit
                 while left is None or left > 0:
                     part = file.read(1 << 20 if left is None else min(left, 1 << 20))

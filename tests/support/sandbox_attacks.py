@@ -3,7 +3,7 @@
 Each attack is one command in a workspace. ``said`` is a pattern for the whole of what it prints,
 ``status`` what it ends with. ``{...}`` in a script is filled in by the test: ``secret_file``,
 ``secret``, ``port`` and ``abstract`` (a listener and an abstract socket outside), ``pid`` (of the
-caller), ``source`` (a file of this suite), ``prefix`` (of the interpreter).
+caller), ``source`` (a file of the caller's), ``prefix`` (of the interpreter).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _sh(name: str, script: str, said: str = "", status: str = "ok", **kwargs: An
 
 _FILES = [
     _py("secret file outside", "attempt(lambda: open('{secret_file}').read())", "ENOENT"),
-    _py("this suite's source", "attempt(lambda: open('{source}').read())", "ENOENT"),
+    _py("the caller's source", "attempt(lambda: open('{source}').read())", "ENOENT"),
     _py("secret through ..", "attempt(lambda: open('../../..' + '{secret_file}'))", "ENOENT"),
     _py("shadow passwords", "attempt(lambda: open('/etc/shadow').read())", "ENOENT"),
     _py("machine id", "attempt(lambda: open('/etc/machine-id').read())", "ENOENT"),
@@ -92,7 +92,8 @@ _FILES = [
     _py("memory of process 1", "attempt(lambda: open('/proc/1/mem', 'rb+'))", "EACCES|EPERM"),
     _py("environment of process 1", "attempt(lambda: open('/proc/1/environ').read())",
         "EACCES|EPERM"),
-    _py("kernel memory", "attempt(lambda: open('/proc/kcore', 'rb').read(1))", "EACCES|EPERM|ENOENT"),
+    _py("kernel memory", "attempt(lambda: open('/proc/kcore', 'rb').read(1))",
+        "EACCES|EPERM|ENOENT"),
     _py("kernel setting", "attempt(lambda: open('/proc/sys/kernel/core_pattern', 'w').write('|x'))",
         "EACCES|EROFS|EPERM"),
     _py("sysrq", "attempt(lambda: open('/proc/sysrq-trigger', 'w').write('b'))",
@@ -170,7 +171,8 @@ _PROCESSES = [
         "import threading\nstop = threading.Event()\n"
         "try:\n    for count in range(500):\n"
         "        threading.Thread(target=stop.wait, args=(5,), daemon=True).start()\n"
-        "except RuntimeError:\n    print('stopped', count < 64, flush=True)\nos._exit(0)", "stopped True"),
+        "except RuntimeError:\n    print('stopped', count < 64, flush=True)\nos._exit(0)",
+        "stopped True"),
     _sh("kill all", "kill -9 -1; sleep 1", "", "killed|error|ok"),
     _py("kill the caller", "attempt(lambda: os.kill({pid}, 9))", "ESRCH|EPERM"),
     _py("kill process 1", "os.kill(1, 9); time.sleep(0.1); print('here', os.getppid())",
@@ -202,7 +204,8 @@ _RESOURCES = [
     _py("one large file", "f = open('big', 'wb')\nwhile True: f.write(bytes(1 << 20))",
         "", "error|disk"),
     _sh("one large file, shell", "head -c 900M /dev/zero > big2", "", "disk|killed|error"),
-    _py("a sparse file", "attempt(lambda: os.truncate(os.open('s', os.O_RDWR | os.O_CREAT), 1 << 40))",
+    _py("a sparse file",
+        "f = os.open('s', os.O_RDWR | os.O_CREAT)\nattempt(lambda: os.truncate(f, 1 << 40))",
         "EFBIG"),
     _sh("many files", "i=0; while true; do head -c 8M /dev/zero > m$i; i=$((i+1)); done", "",
         "disk", limits={"seconds": 120.0, "disk": 48 << 20}),
@@ -234,7 +237,8 @@ _DECEIT = [
         "    except OSError: continue\n    else: print('OPEN', fd)", ""),
     _py("the supervisor's language",
         "os.write(1, b'\\0\\0\\0\\x10' + b'\\0' * 8 + b'{\"sizes\": [0, 0]}')", "(?s).*sizes.*"),
-    _sh("start files", "echo 'echo evil' | tee .profile .bashrc > .shrc; sh -c 'echo fine'", "fine"),
+    _sh("start files", "echo 'echo evil' | tee .profile .bashrc > .shrc; sh -c 'echo fine'",
+        "fine"),
     _sh("sitecustomize", "echo 'print(\"evil\")' | tee sitecustomize.py > usercustomize.py;"
         "python3 -c 'print(\"fine\")'", "fine"),
     _sh("conftest and results", "echo 'evil' > conftest.py; echo '{}' > results.json", ""),

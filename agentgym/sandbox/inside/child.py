@@ -14,15 +14,18 @@ import sys
 import threading
 import traceback
 import types
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from agentgym.sandbox.inside import kernel
-from agentgym.sandbox.inside.seccomp import Filter
 
 __all__ = ["SETUP_FAILED", "Start", "start"]
 
 #: Exit code of a process whose preparation failed; the error is on its stderr.
 SETUP_FAILED = 125
+
+
+#: Modules that the code does not see; taking them apart would take longer than keeping them.
+_hidden: list[types.ModuleType] = []
 
 
 class Start:
@@ -35,29 +38,28 @@ class Start:
         env: The whole environment.
         cwd: Working folder.
         limits: ``address_space``, ``cpu_seconds``, ``disk``, ``open_files``, ``processes``.
-        confined: Refuse system calls, capabilities and privileges.
+        held: Bytes of address space that the interpreter has before it runs ``code``.
         path: ``sys.path`` of ``code``.
     """
 
-    __slots__ = ("args", "argv", "code", "confined", "cwd", "env", "limits", "path")
+    __slots__ = ("args", "argv", "code", "cwd", "env", "held", "limits", "path")
 
-    def __init__(self, data: dict[str, Any], *, confined: bool, path: list[str]) -> None:
+    def __init__(self, data: dict[str, Any], *, held: int, path: list[str]) -> None:
         self.argv: list[str] | None = data.get("argv")
         self.code: str = data.get("code", "")
         self.args: list[str] = data.get("args", [])
         self.env: dict[str, str] = data["env"]
         self.cwd: str = data["cwd"]
         self.limits: dict[str, Any] = data["limits"]
-        self.confined, self.path = confined, path
+        self.held, self.path = held, path
 
 
-def start(begin: Start, fds: dict[int, int], call_filter: Filter | None) -> int:
-    """Fork a process that runs the command.
+def start(begin: Start, fds: dict[int, int]) -> int:
+    """Fork a process that runs the command, with the rights and refusals of this one.
 
     Args:
         begin: What to run.
         fds: The process's descriptor number to the one it comes from.
-        call_filter: Filter of system calls, if there is one.
 
     Returns:
         The process id.
@@ -66,11 +68,15 @@ def start(begin: Start, fds: dict[int, int], call_filter: Filter | None) -> int:
     if pid:
         return pid
     try:
-        _prepare(begin, fds, call_filter)
+        _prepare(begin, fds)
     except BaseException as error:
-        # Descriptor 2 may not be in its place yet.
-        with contextlib.suppress(BaseException):
-            os.write(fds.get(2, 2), f"the sandbox could not start it: {error}\n".encode())
+        said = f"the sandbox could not start it: {error}\n".encode()
+        for fd in (fds.get(2, 2), 2):  # in its place already, or not yet
+            try:
+                os.write(fd, said)
+                break
+            except OSError:
+                continue
         os._exit(SETUP_FAILED)
     if begin.argv is not None:
         _execute(begin)
@@ -78,7 +84,7 @@ def start(begin: Start, fds: dict[int, int], call_filter: Filter | None) -> int:
     return None
 
 
-def _prepare(begin: Start, fds: dict[int, int], call_filter: Filter | None) -> None:
+def _prepare(begin: Start, fds: dict[int, int]) -> None:
     os.setsid()
     _place(fds)
     for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
@@ -90,11 +96,6 @@ def _prepare(begin: Start, fds: dict[int, int], call_filter: Filter | None) -> N
     os.umask(0o022)
     os.chdir(begin.cwd)
     _set_limits(begin)
-    if begin.confined:
-        kernel.drop_capabilities()
-        kernel.no_new_privileges()
-        if call_filter is not None:
-            call_filter.install()
     kernel.set_dumpable(True)
 
 
@@ -128,7 +129,7 @@ def _set_limits(begin: Start) -> None:
         wanted.append((resource.RLIMIT_CPU, limits["cpu_seconds"]))
     if limits["address_space"]:
         # What the interpreter holds already is not the command's doing.
-        held = _address_space() if begin.argv is None else 0
+        held = begin.held if begin.argv is None else 0
         wanted.append((resource.RLIMIT_AS, limits["address_space"] + held))
     for number, value in wanted:
         hard = resource.getrlimit(number)[1]
@@ -138,14 +139,6 @@ def _set_limits(begin: Start) -> None:
         if hard != resource.RLIM_INFINITY:
             top = min(top, hard)
         resource.setrlimit(number, (room, top))
-
-
-def _address_space() -> int:
-    try:
-        with open("/proc/self/statm", "rb", buffering=0) as file:
-            return int(file.read(200).split()[0]) * resource.getpagesize()
-    except OSError:
-        return 256 << 20
 
 
 def _execute(begin: Start) -> NoReturn:
@@ -166,12 +159,11 @@ def _run_code(begin: Start) -> NoReturn:
     sys.argv = ["<code>", *begin.args]
     sys.path[:] = [begin.cwd, *begin.path]
     for name in [name for name in sys.modules if name.partition(".")[0] == "agentgym"]:
-        del sys.modules[name]
-    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
-    sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
-    sys.stderr = open(
-        2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
-    )
+        _hidden.append(sys.modules.pop(name))
+    # They stay open to the end of the process.
+    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stdout = _writer(1, -1)
+    sys.stderr = _writer(2, 1)
     vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)
     random = getattr(sys.modules.get("numpy"), "random", None)
     if random is not None:
@@ -195,6 +187,10 @@ def _run_code(begin: Start) -> NoReturn:
     finally:
         status = _end(status)
         os._exit(status & 0xFF)
+
+
+def _writer(fd: int, buffering: int) -> TextIO:
+    return open(fd, "w", buffering, encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
 def _exit_status(error: SystemExit) -> int:

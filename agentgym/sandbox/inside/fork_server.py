@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from agentgym.sandbox.inside import jail, kernel, wire
 from agentgym.sandbox.inside.seccomp import Filter
-from agentgym.sandbox.inside.supervisor import Supervisor, make_filter, protect
+from agentgym.sandbox.inside.supervisor import Supervisor, confine, make_filter, protect
 
 __all__ = ["container_main", "factory_main", "supervisor_main"]
 
@@ -62,9 +62,7 @@ def _make(message: wire.Message) -> NoReturn:
             kernel.set_child_subreaper()
             _announce(connection, os.getpid(), [])
             _announce(connection, None, [])
-            _supervise(
-                connection, call_filter=None, confined=False, alone=False, path=path, once=once
-            )
+            _supervise(connection, alone=False, path=path, once=once)
         jail.leave()
         _first_process(connection)
         missing = jail.settle(data["layout"])
@@ -73,11 +71,8 @@ def _make(message: wire.Message) -> NoReturn:
         if data["mode"] == "warm":
             _warm(connection, data, missing)
         _announce(connection, None, missing)
-        kernel.drop_capabilities()
-        call_filter = make_filter()
-        _supervise(
-            connection, call_filter=call_filter, confined=True, alone=True, path=path, once=once
-        )
+        confine(make_filter())
+        _supervise(connection, alone=True, path=path, once=once)
     except BaseException as error:
         _fail(connection, error)
 
@@ -124,8 +119,6 @@ def _announce(connection: socket.socket, pid: int | None, missing: list[str]) ->
 def _supervise(
     connection: socket.socket,
     *,
-    call_filter: Filter | None,
-    confined: bool,
     alone: bool,
     path: list[str],
     once: bool,
@@ -133,8 +126,6 @@ def _supervise(
     protect()
     Supervisor(
         connection,
-        call_filter=call_filter,
-        confined=confined,
         alone=alone,
         path=path,
         once=once,
@@ -194,10 +185,8 @@ def _live_within(
         os.setsid()
         jail.settle_again(has_proc)
         jail.fresh_folders(size)
-        kernel.drop_capabilities()
-        _supervise(
-            connection, call_filter=call_filter, confined=True, alone=True, path=path, once=True
-        )
+        confine(call_filter)
+        _supervise(connection, alone=True, path=path, once=True)
     except BaseException as error:
         _fail(connection, error)
 
@@ -216,10 +205,8 @@ def supervisor_main(fd: int, path: list[str], once: bool) -> None:
         os.chdir(jail.BOX)
     wire.send(connection, {"ready": True, "missing": missing})
     alone = os.getpid() == 1
-    call_filter = make_filter()
-    _supervise(
-        connection, call_filter=call_filter, confined=True, alone=alone, path=path, once=once
-    )
+    confine(make_filter())
+    _supervise(connection, alone=alone, path=path, once=once)
 
 
 def container_main(place: str, once: bool) -> None:

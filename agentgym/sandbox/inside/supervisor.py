@@ -19,7 +19,7 @@ from agentgym.sandbox.inside.child import SETUP_FAILED, Start, start
 from agentgym.sandbox.inside.output import Kept
 from agentgym.sandbox.inside.seccomp import Filter, supported
 
-__all__ = ["Supervisor"]
+__all__ = ["Supervisor", "confine", "make_filter", "protect"]
 
 _TICK = 0.1
 _IDLE_TICK = 0.5
@@ -57,8 +57,6 @@ class Supervisor:
 
     Args:
         connection: Where requests come from.
-        call_filter: What refuses commands system calls, if there is something.
-        confined: Take from commands their capabilities and what would give them new ones.
         alone: This is process 1: everything else here belongs to the commands.
         path: ``sys.path`` of Python text.
         once: End with the first command.
@@ -68,15 +66,13 @@ class Supervisor:
         self,
         connection: socket.socket,
         *,
-        call_filter: Filter | None,
-        confined: bool,
         alone: bool,
         path: list[str],
         once: bool,
     ) -> None:
         self._connection = connection
-        self._confined, self._alone, self._path, self._once = confined, alone, path, once
-        self._filter = call_filter
+        self._alone, self._path, self._once = alone, path, once
+        self._held = _address_space()
         self._poll = select.poll()
         self._jobs: dict[int, _Job] = {}
         self._current: _Job | None = None
@@ -172,8 +168,8 @@ class Supervisor:
                 os.set_blocking(ours, False)
                 job.streams[ours] = kept
                 ends.append(fds[number])
-            begin = Start(data, confined=self._confined, path=self._path)
-            job.pid = start(begin, fds, self._filter)
+            begin = Start(data, held=self._held, path=self._path)
+            job.pid = start(begin, fds)
         except BaseException:
             for fd in [*job.streams, *([job.stdin_fd] if job.stdin_fd is not None else [])]:
                 os.close(fd)
@@ -406,6 +402,26 @@ def make_filter() -> Filter | None:
     return Filter() if supported() else None
 
 
+def confine(call_filter: Filter | None) -> None:
+    """Give up what no command may have: it is inherited, so it is done once, and before the first.
+
+    Args:
+        call_filter: What refuses system calls, if there is something.
+    """
+    kernel.drop_capabilities()
+    kernel.no_new_privileges()
+    if call_filter is not None:
+        call_filter.install()
+
+
 def protect() -> None:
     """Keep this process from the eyes of its commands."""
     kernel.set_dumpable(False)
+
+
+def _address_space() -> int:
+    try:
+        with open("/proc/self/statm", "rb", buffering=0) as file:
+            return int(file.read(200).split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 256 << 20

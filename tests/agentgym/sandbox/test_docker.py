@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 
 import pytest
 from fake_docker import FakeEngine, interpreter
 from sandbox_backends import ISOLATING
 
-from agentgym.sandbox import Level, Limits, SandboxError, SandboxUnavailable, open_sandbox, probe
+from agentgym.sandbox import Level, Limits, SandboxError, SandboxUnavailable, open_sandbox
 
 pytest.importorskip("docker", reason="the package docker is not installed")
 RUNS = "bwrap" in ISOLATING and interpreter() is not None
@@ -86,11 +87,13 @@ def test_commands(engine):
 
 
 @runs
-def test_the_level_is_measured(engine):
+def test_the_level_is_measured(engine, monkeypatch):
     with open_sandbox("docker") as sandbox:
         assert sandbox.level is Level.FULL
-    # Containers that see this suite's files are not private, whatever the engine was told.
-    engine.leak = os.path.dirname(probe.__file__)
+    # Containers that see the caller's files are not private, whatever the engine was told.
+    engine.leak = tempfile.mkdtemp(dir=engine.folder)
+    os.chmod(engine.leak, 0o755)
+    monkeypatch.setattr(tempfile, "tempdir", engine.leak)
     with pytest.raises(SandboxUnavailable, match="reaches NONE, not FULL; missing: private_root"):
         open_sandbox("docker")
     assert sorted(engine.removed) == sorted(engine.created)

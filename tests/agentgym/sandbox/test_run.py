@@ -53,7 +53,7 @@ def sandbox(request):
          "True\n", 0),
         ("print('agentgym' in __import__('sys').modules)", "False\n", 0),
         ("print({'a', 'b', 'c'} and hash('x') == hash('x'))", "True\n", 0),
-        ("import subprocess, sys\nprint(subprocess.run(['echo', 'hi'], capture_output=True).stdout)",
+        ("import subprocess\nprint(subprocess.run(['echo', 'hi'], capture_output=True).stdout)",
          "b'hi\\n'\n", 0),
         ("print(input(), input())", "one two\n", 0),
         ("import sys; print(sys.stdin.buffer.read())", "b'one\\ntwo\\n'\n", 0),
@@ -78,8 +78,8 @@ def test_text_behaves_as_a_file_would(sandbox, code, stdout, exit_code):
 def test_a_traceback_begins_at_the_code(sandbox):
     result = sandbox.run("def f():\n    return 1 / 0\nf()")
     lines = result.stderr.splitlines()
-    assert lines[:3] == ["Traceback (most recent call last):", '  File "<code>", line 3, in <module>',
-                         "    f()"]  # fmt: skip
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1:3] == ['  File "<code>", line 3, in <module>', "    f()"]
     assert lines[-1] == "ZeroDivisionError: division by zero"
     assert (result.status, result.exit_code) == ("error", 1)
 

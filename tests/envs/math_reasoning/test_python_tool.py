@@ -74,7 +74,7 @@ def test_nothing_weaker_is_taken_silently(monkeypatch):
         raise SandboxError("refused")
 
     monkeypatch.setattr("agentgym.sandbox.sandbox._make", refuse)
-    with pytest.raises(SandboxUnavailable, match="refused.*local"):
+    with pytest.raises(SandboxUnavailable, match=r"refused.*local"):
         python_tool(minimum=Level.FULL, limits=Limits(seconds=4.5))
 
 

@@ -1,0 +1,171 @@
+"""What is killed comes back, what is left behind is nothing, and forks of the caller are safe."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from processes import run_ok
+from sandbox_backends import ALL, ISOLATING
+
+from agentgym.sandbox import SandboxError, Status, open_sandbox
+
+warm = pytest.mark.skipif("namespaces" not in ISOLATING, reason="namespaces do not work here")
+
+
+def _children() -> set[int]:
+    """Every process below this one."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                text = Path("/proc", name, "stat").read_text()
+            except OSError:
+                continue
+            parents[int(name)] = int(text.rpartition(")")[2].split()[1])
+    below, found = {os.getpid()}, True
+    while found:
+        found = {pid for pid, parent in parents.items() if parent in below} - below
+        below |= found
+    return below - {os.getpid()}
+
+
+def _until(condition):
+    """Wait for what other processes do, as long as a loaded machine may take."""
+    for _ in range(1200):
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@warm
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_killed_fork_server_is_healed(times):
+    with open_sandbox("namespaces") as sandbox, sandbox.session() as session:
+        session.run("echo 1 > x")
+        for _ in range(times):
+            (pid,) = sandbox._backend.processes
+            os.kill(pid, signal.SIGKILL)
+            assert sandbox.run("print(1)").stdout == "1\n"
+        assert session.run("cat x").stdout == "1\n"
+
+
+@warm
+def test_a_killed_warm_sandbox_is_healed():
+    with open_sandbox("namespaces") as sandbox:
+        for _ in range(2):
+            sandbox._backend._warm.kill()
+            assert sandbox.run("print(2)").stdout == "2\n"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_is_left_behind(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tmp_path.chmod(0o755)
+    before, fds = _children(), set(os.listdir("/proc/self/fd"))
+    sandbox = open_sandbox(name)
+    for _ in range(3):
+        sandbox.run("import os, time\nif os.fork() == 0: os.setsid(); time.sleep(600)")
+        session = sandbox.session(files={"x": "1"})
+        session.run("(setsid sleep 600 &); sleep 600 &", background=True)
+        session.run("mkdir -p a/b; chmod 000 a; ln -s / l", report=True)
+    open_fds = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        sandbox.run("1", report=True)
+    assert len(os.listdir("/proc/self/fd")) <= open_fds + 3  # a spare one may be there or not
+    sandbox.close()
+    sandbox.close()
+    with pytest.raises(SandboxError, match="closed"):
+        sandbox.run("1")
+    with pytest.raises(SandboxError, match="closed"):
+        sandbox.session()
+    assert os.listdir(tmp_path) == []
+    assert set(os.listdir("/proc/self/fd")) <= fds | {str(max(map(int, fds)) + 1)}
+    assert _until(lambda: _children() <= before), _children() - before
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_all_of_it_dies_with_a_killed_caller(name, tmp_path):
+    marker = f"agentgym-{os.getpid()}-{name}"
+    code = f"""
+import os, signal
+from agentgym.sandbox import open_sandbox
+sandbox = open_sandbox({name!r})
+session = sandbox.session()
+session.run(["sh", "-c", "exec -a {marker} sleep 600 || sleep 600", "{marker}"], background=True)
+print("ready", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          env=os.environ | {"TMPDIR": str(tmp_path)})  # fmt: skip
+    assert (done.stdout, done.returncode) == ("ready\n", -signal.SIGKILL), done.stderr
+
+    def gone():
+        for line in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if marker.encode() in line.read_bytes():
+                    return False
+            except OSError:
+                continue
+        return True
+
+    assert _until(gone)
+
+
+def test_a_forked_child_starts_anew():
+    name = ALL[0]
+    code = f"""
+import os
+from agentgym.sandbox import SandboxError, shared_sandbox
+parent = shared_sandbox({name!r})
+session = parent.session(files={{"x": "1"}})
+print(parent.run("print('parent')").stdout, end="", flush=True)
+pid = os.fork()
+if pid == 0:
+    try:
+        parent.run("1")
+    except SandboxError as error:
+        print(error, flush=True)
+    print(shared_sandbox({name!r}).run("print('child')").stdout, end="", flush=True)
+    shared_sandbox({name!r}).close()
+    os._exit(0)
+os.waitpid(pid, 0)
+print(parent.run("print('parent again')").stdout, session.read("x").decode(), sep="")
+"""
+    assert run_ok(code).splitlines() == [
+        "parent", "the sandbox is closed", "child", "parent again", "1"
+    ]  # fmt: skip
+
+
+@warm
+def test_a_thread_that_ends_takes_nothing_with_it():
+    """A parent-death signal would be sent when the thread that started a process ends."""
+    import threading
+
+    with open_sandbox("namespaces") as sandbox:
+        held = []
+        thread = threading.Thread(target=lambda: held.append(sandbox.session()))
+        thread.start()
+        thread.join()
+        starter = threading.Thread(target=lambda: held[0].run("echo 1 > x"))
+        starter.start()
+        starter.join()
+        assert held[0].alive
+        result = held[0].run("cat x")
+        assert (result.stdout, result.restarted, result.status) == ("1\n", False, Status.OK)
+
+
+def test_importing_costs_little():
+    code = (
+        "import sys, agentgym.sandbox; "
+        "print(sorted({'ctypes', 'docker', 'asyncio.tasks', 'http'} & set(sys.modules)))"
+    )
+    assert "docker" not in run_ok(code)
