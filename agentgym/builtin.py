@@ -68,14 +68,12 @@ _BUILTIN = (
             "slips": 0.0,  # there is one answer, and nothing to go on after
             "worlds": 1,
             "batch_size": 16,
-            "updates": 800,
+            "updates": 1500,
             "max_action_tokens": 40,
         },
         tiny_training={
             "max_action_tokens": 40,
-            "steps": 60,
-            "decay_steps": 60,
-            "eval_every": 30,
+            "eval_every": 50,
             "learning_rate": 7e-4,
             "guidance_length": 16,  # two steps of three, and the beginning of the last
             # Few of 64 rollouts succeed at first, so that rates are noisy. At a bound that bites,
