@@ -43,7 +43,7 @@ def test_known_names(name):
         "stop/bored",
         "eval/test/greedy/sucess",
         "eval/test/success",
-        "eval/test/greedy/success/x",
+        "eval/test/greedy/success/x/y",
         "eval/<split>/<mode>/",
         "staleness/two",
         "",
