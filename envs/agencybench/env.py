@@ -195,6 +195,10 @@ class AgencyBenchEnv(TextEnv):
             if reason is None and not made.coverage(self._abilities()):
                 lacking = {need for task in made.tasks for c in task.checks for need in c.needs}
                 reason = f"none of its checks can be run without: {', '.join(sorted(lacking))}"
+                if "browser" in lacking:
+                    from envs.agencybench.browser import browser_missing
+
+                    reason += f" ({browser_missing() or 'the browser is there'})"
             if reason is not None:
                 self.unavailable[name] = reason
                 if ids is not None:
@@ -474,7 +478,10 @@ class AgencyBenchEnv(TextEnv):
     # Resources ---------------------------------------------------------------------------------
 
     def _abilities(self) -> frozenset[str]:
-        return frozenset() if self._judge is None else frozenset(self._judge.abilities)
+        from envs.agencybench.browser import browser_missing
+
+        there = frozenset() if self._judge is None else frozenset(self._judge.abilities)
+        return there if browser_missing() else there | {"browser"}
 
     def _open(self) -> Sandbox:
         if self._sandbox is None:

@@ -1,0 +1,181 @@
+"""Looking at pages: Chromium, driven by Selenium, in the sandbox without a network."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from agentgym.sandbox import Limits, SandboxError, Status
+from envs.agencybench.assessment import Assessment, Unmet, inside
+
+__all__ = ["Answer", "Picture", "browse", "browser_missing", "read_png", "screens"]
+
+_PROGRAMS = ("/usr/bin/chromium", "/usr/bin/chromedriver")
+_LIMITS = Limits(memory=3 << 30, address_space=0, processes=400, open_files=2048)
+#: Wall-clock seconds of one look; a page that never yields is killed then, from outside.
+MOST_SECONDS = 90.0
+
+
+@cache
+def browser_missing() -> str | None:
+    """What a look at a page lacks here, or None."""
+    if importlib.util.find_spec("selenium") is None:
+        return "selenium is not installed; it comes with: pip install 'agentgym-suite[browser]'"
+    absent = [program for program in _PROGRAMS if not Path(program).exists()]
+    return f"{', '.join(absent)} not found (Debian: chromium, chromium-driver)" if absent else None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one step: a value, or an error of the page or the driver."""
+
+    value: Any = None
+    error: str | None = None
+
+
+def browse(
+    assessment: Assessment,
+    steps: Sequence[Sequence[Any]],
+    *,
+    viewport: tuple[int, int] = (1280, 720),
+    seconds: float = MOST_SECONDS,
+) -> list[Answer]:
+    """Open the workspace in a browser and play steps.
+
+    Steps: ``open PATH``, ``reload``, ``js SCRIPT ARGUMENTS…`` (with ``return``), ``click
+    SELECTOR``, ``focus SELECTOR``, ``keys KEY…``, ``wait SECONDS``, ``viewport WIDTH HEIGHT``,
+    ``screenshot`` (base64 PNG) and ``console`` (what was logged since). ``Math.random`` of the page
+    is seeded.
+
+    Returns:
+        One answer a step; those that a page that hangs did not let come are errors.
+
+    Raises:
+        Unmet: If the browser did not come up because the page kept it from it.
+        SandboxError: If the browser does not start.
+    """
+    payload = {
+        "seed": assessment.dice("page").between(1, 2**31),
+        "viewport": list(viewport),
+        "steps": [list(step) for step in steps],
+    }
+    head = "import sys\nsys.path[:] = [p for p in sys.path if p not in ('', '/box')]\n"
+    head += f"import json\nPAYLOAD = json.loads({json.dumps(payload)!r})\n"
+    result = assessment.sandbox.run(
+        head + inside("inside/browser"),
+        files=dict(assessment.files),
+        report=True,
+        limits=_LIMITS.but(seconds=seconds),
+    )
+    first, *lines = result.report.split(b"\n")
+    if result.status is Status.DIED or not first:
+        last = result.stderr.strip().splitlines()[-1:] or [result.message]
+        raise SandboxError(f"the browser did not start: {last[0][:300]}")
+    answers = []
+    for line in lines:
+        try:
+            answers.append(Answer(**json.loads(line)))
+        except (ValueError, TypeError):
+            break
+    late = f"the page did not answer ({result.message})"
+    return answers + [Answer(error=late)] * (len(steps) - len(answers))
+
+
+def screens(assessment: Assessment) -> Sequence[bytes]:
+    """Screenshots of ``index.html`` at two widths, for a vision judge.
+
+    Raises:
+        Unmet: If there is no page.
+    """
+    if "index.html" not in assessment.files:
+        raise Unmet("there is no index.html")
+    steps: list[list[Any]] = [["open", "index.html"], ["wait", 0.3], ["screenshot"]]
+    steps += [["viewport", 375, 720], ["wait", 0.2], ["screenshot"]]
+    made = browse(assessment, steps)
+    shots = [base64.b64decode(answer.value) for answer in (made[2], made[5]) if answer.value]
+    for place, shot in enumerate(shots):
+        keep(assessment, f"screen{place}.png", shot)
+    return shots
+
+
+def keep(assessment: Assessment, name: str, content: bytes) -> None:
+    """Hand what was made to whoever keeps artefacts."""
+    if assessment.keep is not None:
+        assessment.keep(f"{assessment.key}/{name}", content)
+
+
+# Pictures ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture: rows of RGB bytes."""
+
+    width: int
+    height: int
+    rows: tuple[bytes, ...]
+
+    def at(self, x: float, y: float) -> tuple[int, int, int]:
+        """Colour of a pixel; the nearest one inside for places outside."""
+        row = self.rows[min(self.height - 1, max(0, int(y)))]
+        start = 3 * min(self.width - 1, max(0, int(x)))
+        return row[start], row[start + 1], row[start + 2]
+
+
+def read_png(content: bytes) -> Picture:
+    """Read a PNG with 8-bit RGB or RGBA, not interlaced, as browsers write it.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    if content[:8] != b"\x89PNG\r\n\x1a\n":
+        raise ValueError("no PNG")
+    at, packed, header = 8, b"", b""
+    while at + 8 <= len(content):
+        size, kind = struct.unpack(">I4s", content[at : at + 8])
+        body = content[at + 8 : at + 8 + size]
+        if kind == b"IHDR":
+            header = body
+        elif kind == b"IDAT":
+            packed += body
+        at += size + 12
+    width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", header)
+    if depth != 8 or colour not in (2, 6) or interlaced:
+        raise ValueError(f"a PNG of depth {depth}, colour type {colour} is not read")
+    step = 3 if colour == 2 else 4
+    data = zlib.decompress(packed)
+    length = width * step
+    before, rows = bytearray(length), []
+    for number in range(height):
+        start = number * (length + 1)
+        row = bytearray(data[start + 1 : start + 1 + length])
+        _unfilter(data[start], row, before, step)
+        rows.append(bytes(row) if step == 3 else bytes(b for n, b in enumerate(row) if n % 4 != 3))
+        before = row
+    return Picture(width, height, tuple(rows))
+
+
+def _unfilter(kind: int, row: bytearray, before: bytearray, step: int) -> None:
+    """Undo a row's filter (PNG specification, section 9)."""
+    for n in range(len(row)):
+        left = row[n - step] if n >= step else 0
+        up = before[n]
+        if kind == 1:
+            row[n] = (row[n] + left) & 255
+        elif kind == 2:
+            row[n] = (row[n] + up) & 255
+        elif kind == 3:
+            row[n] = (row[n] + (left + up) // 2) & 255
+        elif kind == 4:
+            corner = before[n - step] if n >= step else 0
+            guess = left + up - corner
+            nearest = min((left, up, corner), key=lambda c: abs(guess - c))
+            row[n] = (row[n] + nearest) & 255

@@ -1,0 +1,142 @@
+"""Runs inside the sandbox: serves the workspace, opens its page in Chromium, plays steps.
+
+Each step's answer is reported at once, so that a page that hangs loses only what comes after.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import threading
+from typing import Any
+
+from envs.agencybench.inside.prelude import PAYLOAD, report
+
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",  # it has one around it, inside which it cannot make another
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--force-device-scale-factor=1",
+    "--hide-scrollbars",
+)
+# Before the page's own scripts: a seeded Math.random, and what went wrong.
+_FIRST = """
+(() => {
+  let state = %d >>> 0;
+  Math.random = () => {
+    state = (state + 0x6D2B79F5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+  window.__faults = [];
+  window.addEventListener('error', e => window.__faults.push(String(e.message)));
+  window.addEventListener('unhandledrejection', e => window.__faults.push(String(e.reason)));
+})();
+"""
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Files of the workspace, and no words."""
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """Say nothing."""
+
+
+def open_browser(payload: dict[str, Any]) -> Any:
+    """A browser with the page's viewport and seed."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    for flag in _FLAGS:
+        options.add_argument(flag)
+    options.add_argument("--user-data-dir=/tmp/profile")
+    options.binary_location = "/usr/bin/chromium"
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.set_capability("unhandledPromptBehavior", "dismiss")
+    os.environ["HOME"] = "/tmp"
+    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    driver.set_script_timeout(5)
+    driver.set_page_load_timeout(15)
+    source = {"source": _FIRST % payload["seed"]}
+    driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
+    size(driver, *payload["viewport"])
+    return driver
+
+
+def size(driver: Any, width: int, height: int) -> None:
+    """Set the viewport."""
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def play(driver: Any, address: str, step: list[Any]) -> Any:
+    """Play one step and return what came of it."""
+    import time
+
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    name, *rest = step
+    if name == "open":
+        driver.get(f"{address}/{rest[0]}")
+        return driver.title
+    if name == "reload":
+        driver.refresh()
+        return None
+    if name == "js":
+        return driver.execute_script(rest[0], *rest[1:])
+    if name == "click":
+        driver.find_element(By.CSS_SELECTOR, rest[0]).click()
+        return None
+    if name == "focus":
+        driver.execute_script("arguments[0].focus()", driver.find_element(By.CSS_SELECTOR, rest[0]))
+        return None
+    if name == "keys":
+        for key in rest:
+            ActionChains(driver).send_keys(getattr(Keys, key, key)).perform()
+        return None
+    if name == "wait":
+        time.sleep(rest[0])
+        return None
+    if name == "viewport":
+        size(driver, *rest)
+        return None
+    if name == "screenshot":
+        shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
+        return shot["data"]
+    if name == "console":
+        entries = [f"{e['level']}: {e['message']}"[:300] for e in driver.get_log("browser")]
+        return entries[:100] + [f"FAULT: {text}"[:300] for text in driver.execute_script("return window.__faults || []")][:20]  # fmt: skip  # noqa: E501
+    raise ValueError(f"unknown step {name!r}")
+
+
+def main(payload: dict[str, Any]) -> None:
+    """Serve, open, play."""
+    handler = functools.partial(Quiet, directory=os.getcwd())
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    driver = open_browser(payload)
+    report({"started": True})
+    address = f"http://127.0.0.1:{server.server_port}"
+    for step in payload["steps"]:
+        os.write(3, b"\n")
+        try:
+            report({"value": play(driver, address, step)})
+        except Exception as error:
+            text = str(error).partition("\n")[0]
+            report({"error": f"{type(error).__name__}: {text}"[:300]})
+
+
+if __name__ == "__main__":
+    main(PAYLOAD)
+    os._exit(0)

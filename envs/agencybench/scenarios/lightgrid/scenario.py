@@ -1,0 +1,531 @@
+"""game/lightgrid as a scenario."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agentgym.dice import Dice
+from envs.agencybench.assessment import Assessment, Unmet
+from envs.agencybench.browser import Answer, browse, keep, read_png
+from envs.agencybench.scenario import Check, Finding, Scenario, Task, World
+from envs.agencybench.scenarios.lightgrid import puzzle
+
+__all__ = ["scenario"]
+
+_BRIEF = """\
+Build a puzzle as one static page, `index.html`, without any request to elsewhere. A board of 5 x \
+5 \
+lights; a move toggles a light and its neighbours above, below, left and right. The page offers \
+`window.game`, and is used by hidden checks through it and through the page itself."""
+
+_QUERIES = (
+    (
+        'The board. 25 elements with `data-cell="<row>,<column>"` (from 0), `aria-pressed` '
+        "`true` for "
+        "a light that is on. All start off. Cells are squares of 40 to 90 pixels that do not "
+        "overlap, "
+        "and a light that is on has another colour. `game.size` is 5, `game.state()` gives 5 "
+        "rows of "
+        "0 and 1, `game.set(rows)` shows a state, and `game.init()` builds the board anew: "
+        "twice does "
+        "the same as once.",
+        "- 25 cells, sizes, no overlap: 0.3\n- colours of on and off: 0.2\n- state and set: 0.3\n"
+        "- init twice: 0.2",
+    ),
+    (
+        "Moves. A click on a cell, or `game.toggle(row, column)`, toggles it and its neighbours. "
+        "`#moves` shows the number of moves, `game.moves()` gives it; `game.set` starts from 0. "
+        "A click "
+        "counts once, also after `game.init()` was called twice.",
+        "- the rule on all 25 cells, by clicks: 0.5\n- `game.toggle`: 0.2\n- the counter: 0.3",
+    ),
+    (
+        "Play. `game.scramble(seed)` (an integer) shows a board with some lights on that can be "
+        "solved; the same seed gives the same board, another one another. When all lights are off "
+        "after a scramble, the element `#banner`, hidden before, is shown, and clicks do "
+        "nothing until "
+        "the next scramble.",
+        "- scrambles repeat, differ, and can be solved: 0.4\n- the banner appears with the last "
+        "move "
+        "and not before: 0.4\n- clicks are blocked then: 0.2",
+    ),
+    (
+        "History. `game.undo()`, `game.redo()` and the buttons `#undo`, `#redo`; the counter goes "
+        "along; a new move forgets what was undone. `game.replay()` goes back to the start and "
+        "shows "
+        "the moves again, at least 150 ms apart.",
+        "- undo and redo: 0.4\n- by the buttons: 0.2\n- the replay ends right, its moves at "
+        "least 150 "
+        "ms apart: 0.4",
+    ),
+    (
+        "Help. `game.hint()` gives `{row, col}` of a move of a shortest solution, null where "
+        "all is "
+        "off. `game.save()` and `game.load()` keep board, moves and history across a reload; "
+        "`game.load()` gives false and changes nothing where what is stored is broken. "
+        "`game.exportLog()` gives the moves as JSON text: a list of `{row, col}`.",
+        "- hints: 0.4\n- save and load: 0.3\n- broken storage: 0.1\n- the log: 0.2",
+    ),
+)
+
+_Run = Callable[[Assessment], Finding]
+_OPEN = ["open", "index.html"]
+_STATE = ["js", "return window.game.state()"]
+_SET = "window.game.set(arguments[0])"
+_MOVES = ["js", "return [window.game.moves(), document.querySelector('#moves').textContent.trim()]"]
+_SHOWN = """
+const e = document.querySelector('#banner');
+if (!e) return null;
+const s = getComputedStyle(e), b = e.getBoundingClientRect();
+return s.display !== 'none' && s.visibility !== 'hidden' && +s.opacity > 0.1
+  && b.width * b.height > 0;
+"""
+_BOARD = """
+return [...document.querySelectorAll('[data-cell]')].map(e => {
+  const b = e.getBoundingClientRect();
+  return [e.dataset.cell, e.getAttribute('aria-pressed'), b.x, b.y, b.width, b.height];
+});
+"""
+_LIT = """
+return Array.from({length: 5}, (_, r) => Array.from({length: 5}, (_, c) =>
+  +(document.querySelector(`[data-cell="${r},${c}"]`).getAttribute('aria-pressed') === 'true')));
+"""
+_WATCH = """
+window.__seen = [];
+new MutationObserver(() => window.__seen.push([performance.now(), window.game.moves()]))
+  .observe(document.body, {subtree: true, attributes: true, attributeFilter: ['aria-pressed']});
+"""
+
+
+def _click(row: int, column: int) -> list[Any]:
+    return ["click", f'[data-cell="{row},{column}"]']
+
+
+def _look(assessment: Assessment, steps: list[Any]) -> list[Answer]:
+    if "index.html" not in assessment.files:
+        raise Unmet("there is no index.html")
+    return browse(assessment, [_OPEN, *steps])[1:]
+
+
+def _value(answer: Answer) -> Any:
+    if answer.error is not None:
+        raise Unmet(answer.error[:200])
+    return answer.value
+
+
+def _bits(answer: Answer) -> int:
+    value = _value(answer)
+    try:
+        return puzzle.as_bits(value)
+    except (ValueError, TypeError):
+        raise Unmet("a state is not 5 rows of 0 and 1") from None
+
+
+def _need(condition: bool, told: str) -> None:
+    if not condition:
+        raise Unmet(told)
+
+
+def _random_state(dice: Dice) -> int:
+    return dice.between(1, (1 << puzzle.CELLS) - 1)
+
+
+# Task 1 -----------------------------------------------------------------------------------------
+
+
+def _first(assessment: Assessment) -> dict[str, Any]:
+    dice = assessment.dice("board")
+    states = [_random_state(dice) for _ in range(3)]
+    steps: list[Any] = [["js", _BOARD], _STATE]
+    for state in states:
+        steps += [["js", _SET, puzzle.as_rows(state)], _STATE, ["js", _LIT]]
+    corner = [[1, 0, 0, 0, 0], *[[0] * 5] * 4]
+    steps += [["js", _SET, corner], ["js", _BOARD], ["screenshot"]]
+    steps += [["js", "window.game.init(); window.game.init()"], ["js", _BOARD]]
+    steps += [["js", _SET, puzzle.as_rows(states[0])], _STATE, ["js", "return window.game.size"]]
+    return {"states": states, "answers": _look(assessment, steps)}
+
+
+def _once(assessment: Assessment) -> dict[str, Any]:
+    return assessment.once("first", lambda: _first(assessment))
+
+
+def _boxes(answer: Answer) -> dict[str, list[float]]:
+    cells = _value(answer)
+    _need(isinstance(cells, list) and len(cells) == 25, "there are not 25 cells with data-cell")
+    made = {str(cell[0]): cell[2:] for cell in cells}
+    due = {f"{row},{column}" for row in range(5) for column in range(5)}
+    _need(set(made) == due, "data-cell does not run from 0,0 to 4,4")
+    return made
+
+
+def _cells(assessment: Assessment) -> Finding:
+    answers = _once(assessment)["answers"]
+    boxes = _boxes(answers[0])
+    for x, y, width, height in boxes.values():
+        _need(40 <= width <= 90 and abs(width - height) <= 1, f"a cell is {width} x {height}")
+        _need(x >= 0 and y >= 0, "a cell lies outside the page")
+    places = list(boxes.values())
+    for n, (x, y, width, height) in enumerate(places):
+        for other in places[:n]:
+            apart = (
+                x >= other[0] + other[2] - 0.5
+                or other[0] >= x + width - 0.5
+                or y >= other[1] + other[3] - 0.5
+                or other[1] >= y + height - 0.5
+            )
+            _need(apart, "cells overlap")
+    _need(boxes["0,0"][0] < boxes["0,1"][0] and boxes["0,0"][1] < boxes["1,0"][1], "order")
+    return Finding(1.0)
+
+
+def _colours(assessment: Assessment) -> Finding:
+    answers = _once(assessment)["answers"]
+    boxes, shot = _boxes(answers[12]), base64.b64decode(_value(answers[13]))
+    keep(assessment, "board.png", shot)
+    picture = read_png(shot)
+
+    def middle(name: str) -> tuple[int, int, int]:
+        x, y, width, height = boxes[name]
+        return picture.at(x + width / 2, y + height / 2)
+
+    on, off, other = middle("0,0"), middle("4,4"), middle("2,3")
+    _need(off == other, "lights that are off differ in colour")
+    distance = sum(abs(a - b) for a, b in zip(on, off, strict=True))
+    _need(distance >= 90, f"on and off differ by {distance} of 765 in colour")
+    return Finding(1.0)
+
+
+def _states(assessment: Assessment) -> Finding:
+    found = _once(assessment)
+    answers = found["answers"]
+    _need(_bits(answers[1]) == 0, "not all lights start off")
+    _need(_value(answers[-1]) == 5, "game.size is not 5")
+    for place, state in enumerate(found["states"]):
+        _need(_bits(answers[3 + 3 * place]) == state, "game.state differs from what was set")
+        _need(_bits(answers[4 + 3 * place]) == state, "aria-pressed differs from what was set")
+    return Finding(1.0)
+
+
+def _init(assessment: Assessment) -> Finding:
+    found = _once(assessment)
+    answers = found["answers"]
+    _boxes(answers[15])
+    _need(_bits(answers[17]) == found["states"][0], "game.set does nothing after game.init")
+    return Finding(1.0)
+
+
+# Task 2 -----------------------------------------------------------------------------------------
+
+
+def _rule(assessment: Assessment) -> Finding:
+    dice = assessment.dice("rule")
+    state = _random_state(dice)
+    # Built twice: a click must not count twice.
+    steps: list[Any] = [["js", "window.game.init(); window.game.init()"]]
+    steps += [["js", _SET, puzzle.as_rows(state)]]
+    order = dice.draw(range(puzzle.CELLS), puzzle.CELLS)
+    for cell in order:
+        steps += [_click(*divmod(cell, 5)), _STATE]
+    answers = _look(assessment, steps)
+    good = 0
+    for place, cell in enumerate(order):
+        before, state = state, _bits(answers[3 + 2 * place])
+        good += before ^ state == puzzle.effect(cell)
+    told = f"{25 - good} of 25 cells toggle other lights than they should"
+    return Finding(float(good == 25), told if good < 25 else "")
+
+
+def _toggled(assessment: Assessment) -> dict[str, list[Answer]]:
+    dice = assessment.dice("toggle")
+    state = _random_state(dice)
+    steps: list[Any] = [["js", _SET, puzzle.as_rows(state)], _MOVES]
+    for cell in dice.draw(range(25), 5):
+        steps += [["js", f"window.game.toggle({cell // 5}, {cell % 5})"], _STATE, _MOVES]
+        state ^= puzzle.effect(cell)
+    steps += [["js", _SET, [[0] * 5] * 5], _MOVES]
+    return {str(state): _look(assessment, steps)}
+
+
+def _toggle(part: str) -> _Run:
+    def run(assessment: Assessment) -> Finding:
+        found = assessment.once("toggle", lambda: _toggled(assessment))
+        ((state, answers),) = found.items()
+        _need(_bits(answers[-4]) == int(state), "game.toggle does not follow the rule")
+        if part == "counter":
+            counts = [_value(answers[n]) for n in (1, 4, 7, 10, 13, 16, -1)]
+            due = [[n, str(n)] for n in (0, 1, 2, 3, 4, 5, 0)]
+            _need(counts == due, f"the counter shows {[c[1] for c in counts]}")
+        return Finding(1.0)
+
+    return run
+
+
+# Task 3 -----------------------------------------------------------------------------------------
+
+
+def _played(assessment: Assessment) -> dict[str, Any]:
+    dice = assessment.dice("play")
+    seeds = [dice.between(1, 10**6) for _ in range(4)]
+    first: list[Any] = []
+    for seed in (*seeds, seeds[0]):
+        first += [["js", f"window.game.scramble({seed})"], _STATE]
+    boards = [_bits(answer) for answer in _look(assessment, first)[1::2]]
+    solved = puzzle.minimal(boards[1])
+    moves = [cell for cell in range(25) if solved and solved[0] >> cell & 1]
+    steps: list[Any] = [["js", f"window.game.scramble({seeds[1]})"], _STATE]
+    for cell in moves:
+        steps += [["js", _SHOWN], _click(*divmod(cell, 5))]
+    steps += [
+        ["js", _SHOWN],
+        _STATE,
+        _click(1, 1),
+        _STATE,
+        ["js", f"window.game.scramble({seeds[2]})"],
+    ]
+    steps += [["js", _SHOWN], _STATE]
+    return {"boards": boards, "moves": moves, "answers": _look(assessment, steps)}
+
+
+def _play(part: str) -> _Run:
+    def run(assessment: Assessment) -> Finding:
+        found = assessment.once("play", lambda: _played(assessment))
+        boards, moves, answers = found["boards"], found["moves"], found["answers"]
+        _need(all(boards[:4]), "a scramble leaves all lights off")
+        _need(boards[0] == boards[4], "the same seed gives another board")
+        _need(len(set(boards[:4])) >= 3, "seeds give the same board")
+        _need(all(puzzle.solutions(board) for board in boards), "a board cannot be solved")
+        if part == "scramble":
+            _need(
+                _bits(answers[1]) == boards[1], "the same seed gives another board after a reload"
+            )
+            return Finding(1.0)
+        end = 2 + 2 * len(moves)
+        _need(_bits(answers[end + 1]) == 0, "playing a solution does not turn all lights off")
+        before = [_value(answers[2 + 2 * n]) for n in range(len(moves))]
+        _need(
+            not any(before) and None not in before, "the banner is there before the end, or absent"
+        )
+        _need(_value(answers[end]) is True, "the banner is not shown at the end")
+        if part == "blocked":
+            _need(_bits(answers[end + 3]) == 0, "a click after the end changes the board")
+            _need(_bits(answers[-1]) == boards[2], "the next scramble does not start anew")
+        _need(_value(answers[-2]) is False, "the banner stays after the next scramble")
+        return Finding(1.0)
+
+    return run
+
+
+# Task 4 -----------------------------------------------------------------------------------------
+
+
+def _history(assessment: Assessment) -> dict[str, Any]:
+    dice = assessment.dice("history")
+    state = _random_state(dice)
+    cells = dice.draw(range(25), 6)
+    states = [state]
+    for cell in cells:
+        states.append(states[-1] ^ puzzle.effect(cell))
+    go = [["js", f"window.game.toggle({cell // 5}, {cell % 5})"] for cell in cells]
+    undo, redo = ["js", "window.game.undo()"], ["js", "window.game.redo()"]
+    script: list[tuple[list[Any], int, int]] = [  # step, state and count after it
+        (undo, 3, 3),
+        (undo, 2, 2),
+        (redo, 3, 3),
+        (redo, 4, 4),
+        (redo, 4, 4),
+        (["click", "#undo"], 3, 3),
+        (["click", "#redo"], 4, 4),
+        (["click", "#undo"], 3, 3),
+    ]
+    steps: list[Any] = [["js", _SET, puzzle.as_rows(state)], *go[:4]]
+    for step, _, _ in script:
+        steps += [step, _STATE, _MOVES]
+    steps += [go[4], redo, _STATE, _MOVES, *([undo] * 9), _STATE, _MOVES]
+    branch = states[3] ^ puzzle.effect(cells[4])
+    replayed = [["js", _SET, puzzle.as_rows(state)], *go, ["js", _WATCH]]
+    replayed += [
+        ["js", "window.game.replay()"],
+        ["wait", 3.0],
+        _STATE,
+        ["js", "return window.__seen"],
+        _MOVES,
+    ]
+    answers = _look(assessment, [*steps, *replayed])
+    return {
+        "script": script,
+        "states": states,
+        "branch": branch,
+        "answers": answers,
+        "end": len(steps),
+    }
+
+
+def _undone(part: str) -> _Run:
+    def run(assessment: Assessment) -> Finding:
+        found = assessment.once("history", lambda: _history(assessment))
+        states, answers, end = found["states"], found["answers"], found["end"]
+        rows = range(5) if part == "calls" else range(8)
+        if part != "replay":
+            for n in rows:
+                _, at, count = found["script"][n]
+                shown = _value(answers[7 + 3 * n])
+                _need(_bits(answers[6 + 3 * n]) == states[at], "the board after undo or redo")
+                _need(shown == [count, str(count)], f"the counter shows {shown[1]}")
+        if part == "calls":
+            _need(
+                _bits(answers[31]) == found["branch"], "a new move does not forget what was undone"
+            )
+            _need(_bits(answers[end - 2]) == states[0], "undoing all does not lead to the start")
+        if part == "replay":
+            _need(_bits(answers[-3]) == states[-1], "the replay does not end where the moves did")
+            _need(_value(answers[-1])[0] == 6, "the replay loses moves")
+            seen = _value(answers[-2])
+            times = [seen[0][0]] if seen else []
+            for moment, _ in seen:
+                if moment - times[-1] > 20:  # changes of one move come together
+                    times.append(moment)
+            gaps = [b - a for a, b in itertools.pairwise(times)]
+            _need(len(times) in (6, 7), f"the replay shows {len(times)} changes of the board")
+            # A timer may be early by a rounding.
+            _need(min(gaps) >= 148, f"moves follow each other after {min(gaps):.0f} ms")
+        return Finding(1.0)
+
+    return run
+
+
+# Task 5 -----------------------------------------------------------------------------------------
+
+
+def _helped(assessment: Assessment) -> dict[str, Any]:
+    dice = assessment.dice("help")
+    boards = []
+    for _ in range(4):
+        state = 0
+        for cell in dice.draw(range(25), dice.between(4, 9)):
+            state ^= puzzle.effect(cell)
+        boards.append(state)
+    hint = ["js", "return window.game.hint()"]
+    steps: list[Any] = []
+    for board in boards:
+        steps += [["js", _SET, puzzle.as_rows(board)], hint]
+    steps += [["js", _SET, [[0] * 5] * 5], hint]  # 8, 9
+    cells = dice.draw(range(25), 4)
+    steps += [["js", f"window.game.scramble({dice.between(1, 999)})"]]  # 10
+    steps += [["js", f"window.game.toggle({cell // 5}, {cell % 5})"] for cell in cells]  # 11 to 14
+    log = ["js", "return window.game.exportLog()"]
+    steps += [_STATE, log, ["js", "window.game.save()"], ["reload"]]  # 15 to 18
+    steps += [["js", "return window.game.load()"], _STATE, _MOVES, log]  # 19 to 22
+    steps += [["js", "window.game.undo()"], _STATE]  # 23, 24
+    steps += [["js", "for (const k of Object.keys(localStorage)) localStorage.setItem(k, '{oops')"]]
+    steps += [["js", "return window.game.load()"], _STATE, ["console"]]  # 26 to 28
+    return {"boards": boards, "cells": cells, "answers": _look(assessment, steps)}
+
+
+def _help(part: str) -> _Run:
+    def run(assessment: Assessment) -> Finding:
+        found = assessment.once("help", lambda: _helped(assessment))
+        answers, cells = found["answers"], found["cells"]
+        places = [{"row": cell // 5, "col": cell % 5} for cell in cells]
+        if part == "hints":
+            for n, board in enumerate(found["boards"]):
+                hint = _value(answers[1 + 2 * n])
+                fits = isinstance(hint, dict) and {"row", "col"} <= set(hint)
+                _need(fits, "a hint is not {row, col}")
+                row, column = hint["row"], hint["col"]
+                _need(
+                    {type(row), type(column)} == {int}
+                    and 0 <= min(row, column) <= max(row, column) < 5,
+                    "a hint lies outside",
+                )
+                good = any(moves >> (row * 5 + column) & 1 for moves in puzzle.minimal(board))
+                _need(good, "a hint is no move of a shortest solution")
+            _need(_value(answers[9]) is None, "there is a hint where all is off")
+            return Finding(1.0)
+        state = _bits(answers[15])
+        if part == "log":
+            _need(_log(answers[16]) == places, "the log differs from the moves")
+            return Finding(1.0)
+        _need(_bits(answers[20]) == state and state != 0, "the board is not kept across a reload")
+        _need(_value(answers[21]) == [4, "4"], "the moves are not kept across a reload")
+        _need(_log(answers[22]) == places, "the log is not kept across a reload")
+        back = state ^ puzzle.effect(cells[-1])
+        _need(_bits(answers[24]) == back, "the history is not kept across a reload")
+        if part == "broken":
+            _need(_value(answers[26]) is False, "game.load() does not give false")
+            _need(_bits(answers[27]) == back, "broken storage changes the board")
+        return Finding(1.0)
+
+    return run
+
+
+def _log(answer: Answer) -> Any:
+    try:
+        return json.loads(_value(answer))
+    except (ValueError, TypeError):
+        raise Unmet("exportLog() gives no JSON text") from None
+
+
+# All --------------------------------------------------------------------------------------------
+
+_PARTS: tuple[dict[str, tuple[float, str, _Run]], ...] = (
+    {
+        "cells": (0.3, "25 cells, square, 40 to 90 pixels, apart", _cells),
+        "colours": (0.2, "on and off differ in colour", _colours),
+        "states": (0.3, "state, set and aria-pressed agree", _states),
+        "init": (0.2, "init twice does the same as once", _init),
+    },
+    {
+        "rule": (0.5, "clicks toggle a cell and its neighbours", _rule),
+        "toggle": (0.2, "game.toggle does the same", _toggle("toggle")),
+        "counter": (0.3, "the counter", _toggle("counter")),
+    },
+    {
+        "scramble": (0.4, "scrambles repeat, differ, can be solved", _play("scramble")),
+        "banner": (0.4, "the banner at the end and not before", _play("banner")),
+        "blocked": (0.2, "clicks are blocked after the end", _play("blocked")),
+    },
+    {
+        "undo": (0.4, "undo and redo", _undone("calls")),
+        "buttons": (0.2, "the buttons do the same", _undone("buttons")),
+        "replay": (0.4, "the replay, with at least 150 ms between moves", _undone("replay")),
+    },
+    {
+        "hints": (0.4, "hints lie on a shortest solution", _help("hints")),
+        "saved": (0.3, "save and load across a reload", _help("saved")),
+        "broken": (0.1, "broken storage is refused", _help("broken")),
+        "log": (0.2, "the exported log", _help("log")),
+    },
+)
+
+
+def _build(dice: Dice) -> World:
+    return World({"NOTES.md": f"Light grid {dice.between(100, 999)}.\n".encode()})
+
+
+def _solve(world: World, task: int) -> list[tuple[str, dict[str, Any]]]:
+    text = Path(__file__).with_name("page.txt").read_text("utf-8")
+    return [("write_file", {"path": "index.html", "content": text})]
+
+
+def scenario() -> Scenario:
+    """The scenario, ready to be played."""
+    tasks = tuple(
+        Task(
+            f"subtask{number}",
+            query,
+            "- `index.html`",
+            rubric,
+            tuple(
+                Check(name, weight, required, run, frozenset({"browser"}), "dom")
+                for name, (weight, required, run) in parts.items()
+            ),
+        )
+        for number, ((query, rubric), parts) in enumerate(zip(_QUERIES, _PARTS, strict=True), 1)
+    )
+    return Scenario("game/lightgrid", "Game", _BRIEF, tasks, _build, oracle=_solve)
