@@ -17,6 +17,7 @@ from agentgym.sandbox.types import SandboxError
 __all__ = ["Died", "Handle"]
 
 _WATCH_SECONDS = 0.2
+_GENTLE_SECONDS = 10.0
 _MAX_REPORT = 1 << 20
 #: Seconds that a sandbox may take to come up.
 START_SECONDS = 60.0
@@ -42,6 +43,8 @@ class Handle:
         self._process: int | None = None
         self._on_close = on_close
         self._ready = self._refused = False
+        #: Killing the first process does not kill the others: it has to be let do that.
+        self.gentle = False
 
     def adopt(self, process: int) -> None:
         """Take the descriptor of the sandbox's first process."""
@@ -181,6 +184,10 @@ class Handle:
     def close(self) -> None:
         """Kill the sandbox, and give its handles back. May be called twice."""
         if self.connection.fileno() >= 0:
+            if self.gentle and self._process is not None:
+                with contextlib.suppress(OSError):
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                select.select([self._process], [], [], _GENTLE_SECONDS)
             self.kill()
             self.connection.close()
             if self._process is not None:

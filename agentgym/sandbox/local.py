@@ -53,7 +53,9 @@ class LocalBackend(SupervisedBackend):
             "path": module_path(self.settings.packages, inside=False),
             "layout": {"box": folder},
         }
-        return self._factory.make(order)
+        handle = self._factory.make(order)
+        handle.gentle = True
+        return handle
 
     def _environment(self, folder: str) -> dict[str, str]:
         path = os.pathsep.join(

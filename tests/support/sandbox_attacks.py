@@ -199,7 +199,11 @@ _RESOURCES = [
     _py("memory step by step", "x = []\nwhile True: x.append(bytearray(1 << 24))", "", "memory"),
     _py("memory in many processes",
         "import signal\nfor _ in range(6):\n    if os.fork() == 0: break\n"
-        "x = bytearray(60 << 20)\ntime.sleep(20)", "", "memory|killed",
+        "x = bytearray(60 << 20)\ntime.sleep(100)", "", "memory|killed",
+        limits={"seconds": 120.0, "memory": 192 << 20, "address_space": 0}),
+    _py("memory of those who hide",
+        "libc.prctl(4, 0, 0, 0, 0)\nfor _ in range(6):\n    if os.fork() == 0: break\n"
+        "x = bytearray(60 << 20)\ntime.sleep(100)", "", "memory|killed",
         limits={"seconds": 120.0, "memory": 192 << 20, "address_space": 0}),
     _py("one large file", "f = open('big', 'wb')\nwhile True: f.write(bytes(1 << 20))",
         "", "error|disk"),

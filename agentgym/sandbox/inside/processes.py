@@ -92,6 +92,8 @@ def proportional_memory(processes: Iterable[Process]) -> int:
                 for line in file:
                     if line.startswith((b"Pss_Anon:", b"Pss_Shmem:")):
                         total += int(line.split()[1]) * 1024
+        except PermissionError:  # it hides itself, and so pays in full
+            total += resident_memory([process])
         except OSError:
             continue
     return total

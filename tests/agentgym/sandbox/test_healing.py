@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -32,6 +35,17 @@ def _children() -> set[int]:
         found = {pid for pid, parent in parents.items() if parent in below} - below
         below |= found
     return below - {os.getpid()}
+
+
+def _runs(mark: str) -> bool:
+    """Whether there is a process, anywhere, with this in its command line."""
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark.encode() in line.read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def _until(condition):
@@ -67,12 +81,13 @@ def test_a_killed_warm_sandbox_is_healed():
 def test_nothing_is_left_behind(name, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     tmp_path.chmod(0o755)
+    mark = f"{os.getpid()}{ALL.index(name)}"
     before, fds = _children(), set(os.listdir("/proc/self/fd"))
     sandbox = open_sandbox(name)
     for _ in range(3):
         sandbox.run("import os, time\nif os.fork() == 0: os.setsid(); time.sleep(600)")
         session = sandbox.session(files={"x": "1"})
-        session.run("(setsid sleep 600 &); sleep 600 &", background=True)
+        session.run(f"(setsid sleep 600.{mark} &); sleep 600.{mark} &", background=True)
         session.run("mkdir -p a/b; chmod 000 a; ln -s / l", report=True)
     open_fds = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
@@ -87,6 +102,7 @@ def test_nothing_is_left_behind(name, monkeypatch, tmp_path):
     assert os.listdir(tmp_path) == []
     assert set(os.listdir("/proc/self/fd")) <= fds | {str(max(map(int, fds)) + 1)}
     assert _until(lambda: _children() <= before), _children() - before
+    assert _until(lambda: not _runs(f"600.{mark}"))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -101,23 +117,11 @@ session.run(["sh", "-c", "exec -a {marker} sleep 600 || sleep 600", "{marker}"],
 print("ready", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    import subprocess
-    import sys
-
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                           env=os.environ | {"TMPDIR": str(tmp_path)})  # fmt: skip
     assert (done.stdout, done.returncode) == ("ready\n", -signal.SIGKILL), done.stderr
 
-    def gone():
-        for line in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                if marker.encode() in line.read_bytes():
-                    return False
-            except OSError:
-                continue
-        return True
-
-    assert _until(gone)
+    assert _until(lambda: not _runs(marker))
 
 
 def test_a_forked_child_starts_anew():
@@ -148,8 +152,6 @@ print(parent.run("print('parent again')").stdout, session.read("x").decode(), se
 @warm
 def test_a_thread_that_ends_takes_nothing_with_it():
     """A parent-death signal would be sent when the thread that started a process ends."""
-    import threading
-
     with open_sandbox("namespaces") as sandbox:
         held = []
         thread = threading.Thread(target=lambda: held.append(sandbox.session()))
