@@ -273,7 +273,12 @@ def _evaluation_table(rows: Sequence[dict[str, Any]]) -> str:
 
 def _type_table(run: RunData) -> str:
     """Success by type of task, before and after."""
-    rows = type_table([{name: number(row[name]) for name in row} for row in run.rows])
+    rows = type_table(
+        [
+            {name: value for name in row if (value := number(row[name])) is not None}
+            for row in run.rows
+        ]
+    )
     if not rows:
         return ""
     types = sorted({name for row in rows for name in row} - {"split", "mode"})
