@@ -91,7 +91,7 @@ WeightTransferEngineFactory.register_engine(BACKEND, FileTransfer)
 
 def _plain_linear(layer: torch.nn.Module, remove_weight: bool) -> None:
     """Multiply by the weight itself."""
-    layer.cpu_linear = torch.nn.functional.linear
+    layer.cpu_linear = torch.nn.functional.linear  # type: ignore[assignment]
 
 
 if current_platform.is_cpu():
