@@ -91,6 +91,7 @@ _BUILTIN = (
         baselines="envs.code_reasoning.baselines:baselines",
         diagnostics={"answered": "answered"},
         tiny={"difficulty": "small"},
+        tiny_cloning={"episodes": 1000, "noise": 0.3, "updates": 500},
     ),
     EnvSpec(
         id="AgencyBench-v0",

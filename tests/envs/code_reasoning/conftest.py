@@ -7,18 +7,15 @@ from collections.abc import Callable
 import pytest
 from code_judging import LIMITS, made
 
-from agentgym.sandbox import Level, Limits, Sandbox, SandboxUnavailable, shared_sandbox
+from agentgym.sandbox import Level, Limits, Sandbox, shared_sandbox
 from envs.code_reasoning.scoring import Score, score
 from envs.code_reasoning.tasks import CodeTask
 
 
 @pytest.fixture(scope="session")
 def sandbox() -> Sandbox:
-    """A sandbox that isolates fully; what needs one cannot be tested without."""
-    try:
-        return shared_sandbox("auto", minimum=Level.FULL, packages=False, workers=8)
-    except SandboxUnavailable as error:
-        pytest.skip(f"no sandbox on this machine: {error}")
+    """The sandbox that environments share; what needs one cannot be tested without."""
+    return shared_sandbox("auto", minimum=Level.FULL, packages=False, workers=8)
 
 
 @pytest.fixture
