@@ -264,3 +264,19 @@ def test_no_task_pays_for_nothing(data_dir, sandbox, name, code):
     for task in [*tasks[::25], *[task for task in tasks if task.checks][::3]]:
         verdict = score(task, code.replace("{name}", task.names[0]), sandbox, LIMITS)
         assert (verdict.passed, verdict.share) == (0, 0.0), (task.id, verdict)
+
+
+def test_many_threads_at_once(judge):
+    """Solutions whose judge waits for a place still end, with the right verdicts."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from code_judging import made
+
+    by_code = made(["assert sorted(f(3)) == [0, 1, 2]", "assert f(f(2)[1]) == [0]"])
+    by_value = made([{"args": [2], "expected": [0, 1]}])
+    right, wrong = "def f(x): return list(range(x))", "def f(x): return [x]"
+    jobs = [(code, task) for code in (right, wrong) for task in (by_code, by_value)] * 6
+    with ThreadPoolExecutor(12) as pool:
+        verdicts = list(pool.map(lambda job: judge(*job), jobs))
+    for (code, _), verdict in zip(jobs, verdicts, strict=True):
+        assert (verdict.status is Status.OK) == (code == right), verdict
