@@ -242,14 +242,17 @@ class Setup:
                 self.lm.max_positions or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT
             )
         if config.policy == "vllm":
-            from adapters.policies.vllm_policy import VllmPolicy
+            from adapters.policies.vllm_policy import VllmPolicy, place_engines
 
+            # A folder or a hub id; models made here are saved for the engines.
+            named = Path(config.model).is_dir() or "/" in config.model
             return VllmPolicy.around(
                 self.lm,
                 max_context=context,
-                model=config.model if Path(config.model).is_dir() else None,
+                model=config.model if named else None,
                 slots=config.slots,
                 engines=config.engines,
+                devices=place_engines(config.engines),
                 on_update=config.on_update,
                 memory=config.engine_memory,
                 threads=config.threads,

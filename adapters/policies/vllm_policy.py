@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
@@ -22,7 +23,7 @@ from adapters.policies.vllm_engine import EngineDied, EngineOptions, VllmEngine,
 from adapters.policies.vllm_version import check_vllm
 from agentgym.policy import Completion, FinishReason, PolicyError, Request
 
-__all__ = ["VllmPolicy", "open_policy"]
+__all__ = ["VllmPolicy", "open_policy", "place_engines"]
 
 T = TypeVar("T")
 
@@ -370,6 +371,20 @@ class VllmPolicy:
             if names:
                 shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
                 raise ValueError(f"{len(names)} {problem} weights: {shown}")
+
+
+def place_engines(engines: int) -> tuple[str, ...] | None:
+    """Which GPU each engine gets: those beside the learner's, which is the first, in turn.
+
+    Returns:
+        ``CUDA_VISIBLE_DEVICES`` of each engine; None where there are not several GPUs.
+    """
+    if not torch.cuda.is_available() or torch.cuda.device_count() < 2:
+        return None
+    count = torch.cuda.device_count()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",")[:count] if visible else [str(number) for number in range(count)]
+    return tuple(names[(number + 1) % count].strip() for number in range(engines))
 
 
 def _write(state: Mapping[str, Any], path: Path) -> None:

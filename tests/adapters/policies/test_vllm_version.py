@@ -73,3 +73,34 @@ def test_engines_are_a_matter_of_vllm() -> None:
         GRPOConfig(engine_memory=0).validate()
     with pytest.raises(ValueError, match="--on-update is x"):
         GRPOConfig(on_update="x").validate()  # type: ignore[arg-type]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("gpus", "visible", "engines", "places"),
+    [
+        (0, None, 2, None),
+        (1, None, 2, None),
+        (2, None, 1, ("1",)),
+        (4, None, 3, ("1", "2", "3")),
+        (2, "5, 7", 3, ("7", "5", "7")),
+    ],
+)
+def test_engines_are_put_beside_the_learner(
+    gpus: int,
+    visible: str | None,
+    engines: int,
+    places: tuple[str, ...] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+
+    from adapters.policies.vllm_policy import place_engines
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert place_engines(engines) == places

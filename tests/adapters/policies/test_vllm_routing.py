@@ -1,0 +1,424 @@
+"""Seats, deaths and updates of the policy over vLLM, with engines that only pretend.
+
+What vLLM itself does is the business of ``test_vllm_policy.py``, which runs the real engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="deselected anyway")
+pytestmark = pytest.mark.torch
+
+from safetensors.torch import load_file  # noqa: E402
+
+from adapters.policies import vllm_policy  # noqa: E402
+from adapters.policies.vllm_engine import (  # noqa: E402
+    EngineDied,
+    EngineOptions,
+    VllmEngine,
+    Weights,
+)
+from adapters.policies.vllm_policy import VllmPolicy  # noqa: E402
+from agentgym.policy import (  # noqa: E402
+    Completion,
+    FinishReason,
+    PolicyError,
+    Request,
+    Sampling,
+)
+
+
+class Pretended:
+    """An engine that answers with its first weight; tests tell it when to die."""
+
+    made: list[Pretended]
+
+    def __init__(self, options: EngineOptions, devices: str | None = None) -> None:
+        self.options, self.devices, self.number = options, devices, len(self.made)
+        self.made.append(self)
+        self.version, self.pids = -1, frozenset({1000 + self.number})
+        self.weight = 0.0
+        self.starts = self.stops = 0
+        self.die_at: list[str] = []  # which calls kill it, once each
+        self.fail_at: list[str] = []
+        self.generations: list[Request] = []
+        self.gate: asyncio.Event | None = None
+        self.running = False
+
+    def _step(self, what: str) -> None:
+        if what in self.fail_at:
+            raise RuntimeError(f"{what} does not work")
+        if self.running and what in self.die_at:
+            self.die_at.remove(what)
+            self.running = False
+        if not self.running:
+            raise EngineDied(f"dead at {what}")
+
+    async def start(self, weights: Weights) -> None:
+        await asyncio.sleep(0)
+        self.starts += 1
+        self.running = True
+        self._step("start")
+        self._take(weights)
+
+    def _take(self, weights: Weights) -> None:
+        if weights.path is not None:
+            self.weight = float(load_file(weights.path)["w"][0])
+        self.version = weights.version
+
+    def stop(self) -> None:
+        self.stops += 1
+        self.running = False
+
+    def wake(self) -> None:
+        if self.gate is not None:
+            self.gate.set()
+
+    async def generate(self, request: Request, stops: tuple[int, ...]) -> Completion:
+        if self.gate is not None:
+            await self.gate.wait()
+        await asyncio.sleep(0)
+        self._step("generate")
+        self.generations.append(request)
+        details = {"cached_tokens": 0, "weight": self.weight, "stops": stops, "by": self.number}
+        return Completion(
+            (1, 2), np.zeros(2, np.float32), np.full(2, self.version, np.int32),
+            FinishReason.STOP, None, details,
+        )  # fmt: skip
+
+    async def update(self, weights: Weights) -> None:
+        await asyncio.sleep(0)
+        self._step("update")
+        self._take(weights)
+
+
+@pytest.fixture(autouse=True)
+def engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Pretended]]:
+    Pretended.made = []
+    monkeypatch.setattr(vllm_policy, "VllmEngine", Pretended)
+    monkeypatch.setattr(vllm_policy, "check_vllm", lambda: "0.32.0")
+    yield Pretended.made
+    assert not [t for t in threading.enumerate() if t.name == "agentgym-vllm"]
+
+
+def make(engines: int = 1, restarts: int = 2, **settings: Any) -> VllmPolicy:
+    options = EngineOptions(model="m", max_context=64)
+    return VllmPolicy(
+        options, stop_token_ids=(9,), engines=engines, restarts=restarts,
+        shapes={"w": (2,), "tied": (1,)}, tied=frozenset({"tied"}), **settings,
+    )  # fmt: skip
+
+
+def ask(session: str | None = None, stops: tuple[int, ...] = ()) -> Request:
+    return Request([3, 4, 5], Sampling(1.0, 4, stops), (1,), session)
+
+
+def weights(value: float) -> dict[str, Any]:
+    return {"w": torch.tensor([value, 0.0])}
+
+
+def run(policy: VllmPolicy, work: Any) -> Any:
+    async def whole() -> Any:
+        try:
+            return await work
+        finally:
+            await policy.aclose()
+
+    return asyncio.run(whole())
+
+
+def test_a_session_stays_where_it_began(engines: list[Pretended]) -> None:
+    policy = make(3)
+
+    async def play() -> None:
+        for _ in range(2):
+            by = [await policy.generate(ask(f"s{n}")) for n in range(6)]
+            assert [answer.details["by"] for answer in by] == [0, 1, 2, 0, 1, 2]
+        policy.release("s1")
+        policy.release("s1")
+        policy.release("unknown")
+        assert (await policy.generate(ask("new"))).details["by"] == 1
+        assert policy.stats["completions"] == 13
+        assert policy.stats["prompt_tokens"] == 39
+        assert policy.pids == {1000, 1001, 1002}
+
+    run(policy, play())
+
+
+def test_engines_start_with_the_first_request(engines: list[Pretended]) -> None:
+    policy = make(2)
+    assert [engine.starts for engine in engines] == [0, 0]
+
+    async def play() -> None:
+        answers = await asyncio.gather(*(policy.generate(ask()) for _ in range(5)))
+        assert [engine.starts for engine in engines] == [1, 0]
+        assert all(answer.details["stops"] == (9,) for answer in answers)
+        assert (await policy.generate(ask(stops=(7,)))).details["stops"] == (7,)
+
+    run(policy, play())
+
+
+def test_weights_reach_every_engine_and_old_files_go(engines: list[Pretended]) -> None:
+    policy = make(2)
+
+    async def play() -> None:
+        for version in (4, 5):
+            await policy.load_weights(weights(version / 2), version)
+            assert policy.version == version
+            assert [(e.version, e.weight) for e in engines] == [(version, version / 2)] * 2
+        assert [path.name for path in policy._folder.iterdir()] == ["version-5.safetensors"]
+        assert policy.stats["weight_updates"] == 2
+
+    run(policy, play())
+    assert not policy._folder.exists()
+
+
+def test_tied_weights_may_be_left_out_and_others_not() -> None:
+    policy = make()
+
+    async def play() -> None:
+        shared = torch.zeros(2)
+        await policy.load_weights({"w": shared, "tied": shared[:1]}, 1)
+        for state, words in (
+            ({"tied": torch.zeros(1)}, "1 missing weights: w"),
+            ({"w": torch.zeros(3)}, r"misshapen weights: w \(3,\) for \(2,\)"),
+            (weights(0) | {"x": torch.zeros(1)}, "unknown weights: x"),
+        ):
+            with pytest.raises(ValueError, match=words):
+                await policy.load_weights(state, 2)
+        assert policy.version == 1
+
+    run(policy, play())
+
+
+@pytest.mark.parametrize("when", ["generate", "update", "start"])
+def test_an_engine_that_dies_comes_back_with_the_weights_in_use(
+    when: str, engines: list[Pretended]
+) -> None:
+    policy = make(2)
+
+    async def play() -> None:
+        if when != "start":
+            await policy.load_weights(weights(0.5), 3)
+        engines[0].die_at = [when]
+        if when == "update":
+            await policy.load_weights(weights(0.75), 4)
+        answers = await asyncio.gather(*(policy.generate(ask(f"s{n}")) for n in range(8)))
+        assert [answer.details["by"] for answer in answers] == [0, 1] * 4
+        expected = {"generate": 0.5, "update": 0.75, "start": 0.0}[when]
+        assert {answer.details["weight"] for answer in answers} == {expected}
+        assert [engine.starts for engine in engines] == [2, 1]
+        assert policy.stats["restarts"] == 1
+        # All that ran on it are asked for again, and each is answered once.
+        assert policy.stats["completions"] == 8
+
+    run(policy, play())
+
+
+def test_too_many_deaths_end_the_run_for_everybody(engines: list[Pretended]) -> None:
+    policy = make(2, restarts=2)
+
+    async def play() -> None:
+        await policy.load_weights(weights(1.0), 1)
+        engines[0].die_at = ["generate"] * 3
+        engines[1].gate = asyncio.Event()  # would wait for ever
+        results = await asyncio.gather(
+            *(policy.generate(ask(f"s{n}")) for n in range(4)), return_exceptions=True
+        )
+        failed = [result for result in results if isinstance(result, BaseException)]
+        assert len(failed) >= 2
+        for error in failed:
+            assert isinstance(error, PolicyError)
+            assert "died once more, after 2 restarts: dead at generate" in str(error)
+        with pytest.raises(PolicyError, match="after 2 restarts"):
+            await policy.generate(ask())
+        with pytest.raises(PolicyError, match="after 2 restarts"):
+            await policy.load_weights(weights(2.0), 2)
+
+    run(policy, play())
+
+
+def test_an_engine_that_does_not_start_says_why(engines: list[Pretended]) -> None:
+    policy = make()
+    engines[0].fail_at = ["start"]
+
+    async def play() -> None:
+        for _ in range(2):
+            with pytest.raises(PolicyError, match="does not start: start does not work"):
+                await policy.generate(ask())
+        assert engines[0].starts == 1
+
+    run(policy, play())
+
+
+def test_an_engine_that_refuses_weights_ends_the_run(engines: list[Pretended]) -> None:
+    policy = make()
+
+    async def play() -> None:
+        await policy.load_weights(weights(1.0), 1)
+        engines[0].fail_at = ["update"]
+        with pytest.raises(PolicyError, match="refused the weights"):
+            await policy.load_weights(weights(2.0), 2)
+        with pytest.raises(PolicyError, match="refused the weights"):
+            await policy.generate(ask())
+
+    run(policy, play())
+
+
+def test_closing_ends_what_runs_and_may_be_done_twice(engines: list[Pretended]) -> None:
+    policy = make()
+
+    async def play() -> None:
+        await policy.start()
+        engines[0].gate = asyncio.Event()
+        running = asyncio.create_task(policy.generate(ask()))
+        await asyncio.sleep(0.05)
+        await policy.aclose()
+        with pytest.raises((PolicyError, asyncio.CancelledError)):
+            await running
+        assert engines[0].stops == 1
+        with pytest.raises(PolicyError, match="closed"):
+            await policy.generate(ask())
+
+    run(policy, play())
+
+
+def test_it_serves_any_thread_and_loop(engines: list[Pretended]) -> None:
+    policy = make()
+    asyncio.run(policy.load_weights(weights(0.25), 2))
+    found: list[float] = []
+
+    def elsewhere() -> None:
+        found.append(asyncio.run(policy.generate(ask())).details["weight"])
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == [0.25]
+    assert asyncio.run(policy.generate(ask())).versions.tolist() == [2, 2]
+    asyncio.run(policy.aclose())
+
+
+def test_room_is_known_without_an_engine(engines: list[Pretended]) -> None:
+    policy = make()
+
+    async def play() -> None:
+        full = await policy.generate(Request([1] * 64, Sampling()))
+        assert full.finish_reason is FinishReason.CONTEXT_OVERFLOW
+        with pytest.raises(ValueError, match="non-empty"):
+            await policy.generate(Request([], Sampling()))
+        assert engines[0].starts == 0
+
+    run(policy, play())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"engines": 0}, "engines must be >= 1"),
+        ({"restarts": -1}, "restarts must be >= 0"),
+        ({"engines": 2, "devices": ("0",)}, "1 devices are given for 2 engines"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make(**settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_context", 1), ("slots", 0), ("on_update", "x"), ("memory", 1.5), ("cache_gib", 0)],
+)
+def test_options_out_of_range_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=name):
+        EngineOptions(**({"model": "m", "max_context": 9} | {name: value}))
+
+
+def test_a_model_made_here_is_saved_for_the_engines(tmp_path: Path) -> None:
+    import toy_rounds
+
+    lm = toy_rounds.build_model()
+    policy = VllmPolicy.around(lm, max_context=64, slots=5, engines=2, devices=("0", "1"))
+    folder = Path(policy.options.model)
+    assert (folder / "model.safetensors").is_file()
+    assert policy.options.slots == 5
+    assert [engine.devices for engine in Pretended.made] == ["0", "1"]
+    assert policy.stop_token_ids == lm.stop_token_ids()
+
+    async def play() -> None:
+        state = lm.model.state_dict()
+        policy_weights = policy._check_state(state)
+        assert policy_weights is None
+        state.pop("lm_head.weight")
+        policy._check_state(state)
+
+    run(policy, play())
+    assert not folder.exists()
+
+
+# What is read from vLLM's output ----------------------------------------------------------------
+
+
+class Span:
+    def __init__(self, version: str, start: int, end: int) -> None:
+        self.version, self.start, self.end = version, start, end
+
+
+class Flat:
+    """The layout of vLLM's flat log-probs: a position may hold more than the sampled token."""
+
+    def __init__(self, values: list[list[float]]) -> None:
+        self.logprobs = [value for position in values for value in position]
+        self.start_indices, at = [], 0
+        for position in values:
+            self.start_indices.append(at)
+            at += len(position)
+
+
+def output(reason: str, spans: list[Span] | None, ids: list[int], flat: Flat | None) -> Any:
+    class Part:
+        token_ids, logprobs, finish_reason, weight_versions = ids, flat, reason, spans
+
+    class Whole:
+        outputs = [Part()]  # noqa: RUF012 - vLLM's own shape
+        num_cached_tokens = None
+
+    return Whole()
+
+
+@pytest.mark.parametrize(
+    ("mode", "trainable"), [("recompute", None), ("keep", [True, True, False])]
+)
+def test_versions_are_read_from_spans(mode: Any, trainable: list[bool] | None) -> None:
+    async def read() -> Completion:
+        engine = VllmEngine(EngineOptions(model="m", max_context=9, on_update=mode))
+        flat = Flat([[-0.1], [-0.2, -9.0], [-0.3]])
+        spans = [Span("6", 0, 2), Span("7", 2, 3)]
+        return engine._completion(output("length", spans, [1, 2, 3], flat), 6)
+
+    answer = asyncio.run(read())
+    assert answer.versions.tolist() == [6, 6, 7]
+    np.testing.assert_array_equal(answer.logprobs, np.float32([-0.1, -0.2, -0.3]))
+    found = None if answer.trainable is None else answer.trainable.tolist()
+    assert found == trainable
+    assert answer.finish_reason is FinishReason.LENGTH
+
+
+def test_an_output_without_tokens_and_one_that_went_wrong() -> None:
+    async def read(reason: str) -> Completion:
+        engine = VllmEngine(EngineOptions(model="m", max_context=9))
+        return engine._completion(output(reason, None, [], None), 0)
+
+    answer = asyncio.run(read("abort"))
+    assert answer.finish_reason is FinishReason.ABORT
+    assert answer.token_ids == ()
+    with pytest.raises(RuntimeError, match="ended as 'error'"):
+        asyncio.run(read("error"))
