@@ -1,0 +1,123 @@
+"""What adapters share."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from adapter_battery import ENV_ID, SPEC
+from templates import char_tokenizer
+
+import adapters.versions
+import agentgym
+from adapters.lockstep import play
+from adapters.sequences import episode_tokens
+from adapters.task_rows import task_rows
+from adapters.versions import require
+from agentgym.guarded import env_maker
+from agentgym.policy import FinishReason
+from agentgym.prompts import make_renderer
+from agentgym.registry import load
+from agentgym.trajectory import EpisodeSpec, Trajectory, Turn
+
+agentgym.register(SPEC)
+
+
+@pytest.mark.parametrize(
+    ("found", "fits"),
+    [("1.16.0", True), ("1.16.3.post1", True), ("1.16", True), ("1.17.0rc1", False), ("2", False),
+     ("1.9", False)],
+)  # fmt: skip
+def test_versions_outside_the_tested_range_are_refused(found, fits, monkeypatch):
+    monkeypatch.setattr(adapters.versions, "version", lambda name: found)
+    if fits:
+        require("trl", "1.16", "1.17", "trl")
+        return
+    with pytest.raises(ImportError, match=rf"trl {found} .* >=1\.16,<1\.17; .*suite\[trl\]"):
+        require("trl", "1.16", "1.17", "trl")
+
+
+def test_a_library_that_is_missing_is_named_with_its_extra():
+    with pytest.raises(ImportError, match=r"'no-such-thing' is not installed.*suite\[trl\]"):
+        require("no-such-thing", "1", "2", "trl")
+    with pytest.raises(ImportError, match="its own instructions"):
+        require("no-such-thing", "1", "2", None)
+
+
+def test_rows_name_tasks_and_seeds_and_come_again():
+    rows = task_rows(ENV_ID, 5, split="test", seed=3)
+    assert rows == task_rows(ENV_ID, 5, split="test", seed=3)
+    assert rows != task_rows(ENV_ID, 5, split="test", seed=4)
+    assert [row["seed"] for row in rows] == [3, 4, 5, 6, 7]
+    for row in rows:
+        assert row["task_id"].startswith("test-")
+        assert json.loads(row["prompt"]) == {"task_id": row["task_id"], "seed": row["seed"]}
+
+
+def lockstep(actions, rows, **options):
+    tokenizer, batches = char_tokenizer("compact"), []
+
+    def generate(prompts):
+        batches.append(len(prompts))
+        done = [ids.count(tokenizer.stop_id) for ids in prompts]
+        return [[*tokenizer.encode(actions[n]), tokenizer.stop_id] for n in done], options.get(
+            "logprobs"
+        )
+
+    renderer = make_renderer("conversation", tokenizer, load(SPEC.prompt)("bare"))
+    found, known = play(
+        rows, env_maker(ENV_ID), renderer, generate, stop_token_ids=[tokenizer.stop_id],
+        turn_tokens=20, episode_tokens=options.get("episode_tokens"),
+    )  # fmt: skip
+    return found, known, batches
+
+
+def test_all_episodes_that_run_are_answered_at_once():
+    rows = [{"task_id": f"train-{n}", "seed": n} for n in range(5)]
+    found, known, batches = lockstep(("open 1", "open 2", "open 3", "open 4"), rows)
+    assert [item.stop_reason for item in found] == ["solved"] * 5
+    lengths = [len(item.turns) for item in found]
+    assert batches == [sum(length > n for length in lengths) for n in range(max(lengths))]
+    assert known is False
+    assert [item.task_id for item in found] == [row["task_id"] for row in rows]
+
+
+def test_an_error_of_the_generation_ends_the_collection():
+    def fail(prompts):
+        raise MemoryError("no room")
+
+    tokenizer = char_tokenizer("compact")
+    renderer = make_renderer("conversation", tokenizer, load(SPEC.prompt)("bare"))
+    rows = [{"task_id": "train-0", "seed": 0}] * 3
+    with pytest.raises(MemoryError, match="no room"):
+        play(
+            rows, env_maker(ENV_ID), renderer, fail, stop_token_ids=[1], turn_tokens=4,
+            episode_tokens=None,
+        )  # fmt: skip
+
+
+def turn(context, action, extends):
+    count = len(action)
+    return Turn(
+        np.array(context, np.int32), extends, np.array(action, np.int32),
+        np.full(count, -0.5, np.float32), np.full(count, 7, np.int32), np.ones(count, bool),
+        FinishReason.STOP,
+    )  # fmt: skip
+
+
+def test_an_episode_becomes_one_sequence():
+    episode = Trajectory(
+        EpisodeSpec("t", "train", 0, "g"), [turn([1, 2], [3], False), turn([4], [5, 6], True)]
+    )
+    tokens = episode_tokens(episode, 99)
+    assert tokens.prompt_ids == [1, 2]
+    assert tokens.response_ids == [3, 4, 5, 6]
+    assert tokens.response_mask == [1, 0, 1, 1]
+    assert tokens.logprobs == [-0.5, 0.0, -0.5, -0.5]
+    assert tokens.versions == [7, -1, 7, 7]
+    empty = episode_tokens(Trajectory(EpisodeSpec("t", "train", 0, "g")), 99)
+    assert (empty.prompt_ids, empty.response_ids, empty.response_mask) == ([99], [99], [0])
+    episode.turns[1].extends = False
+    with pytest.raises(ValueError, match=r"turn 1 .* 'conversation'"):
+        episode_tokens(episode, 99)
