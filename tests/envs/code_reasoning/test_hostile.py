@@ -180,7 +180,8 @@ ATTEMPTS = {
         "                if type(v) is int and str(v) == half + rest: return v\n", None),
     "files": (
         SEARCH + "import os\ndef look():\n"
-        "    for top in ('/box', '/tmp', '/home', '/work', '/srv', '/mnt', '/var'):\n"
+        "    system = 'proc sys usr lib lib32 lib64 opt bin sbin etc dev root'.split()\n"
+        "    for top in ('/' + name for name in os.listdir('/') if name not in system):\n"
         "        for folder, _, names in os.walk(top):\n"
         "            for name in names[:200]:\n"
         "                try: value = found(open(os.path.join(folder, name)).read(1 << 20))\n"
