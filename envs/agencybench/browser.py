@@ -7,7 +7,7 @@ import importlib.util
 import json
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,18 @@ from typing import Any
 from agentgym.sandbox import Limits, SandboxError, Status
 from envs.agencybench.assessment import Assessment, Unmet, inside
 
-__all__ = ["Answer", "Picture", "browse", "browser_missing", "read_png", "screens"]
+__all__ = [
+    "Answer",
+    "Picture",
+    "browse",
+    "browser_missing",
+    "keep",
+    "look",
+    "need",
+    "read_png",
+    "screens",
+    "value_of",
+]
 
 _PROGRAMS = ("/usr/bin/chromium", "/usr/bin/chromedriver")
 _LIMITS = Limits(memory=3 << 30, address_space=0, processes=400, open_files=2048)
@@ -47,11 +58,13 @@ def browse(
     *,
     viewport: tuple[int, int] = (1280, 720),
     seconds: float = MOST_SECONDS,
+    files: Mapping[str, bytes] | None = None,
 ) -> list[Answer]:
     """Open the workspace in a browser and play steps.
 
     Steps: ``open PATH``, ``reload``, ``js SCRIPT ARGUMENTS…`` (with ``return``), ``click
-    SELECTOR``, ``focus SELECTOR``, ``keys KEY…``, ``wait SECONDS``, ``viewport WIDTH HEIGHT``,
+    SELECTOR``, ``focus SELECTOR``, ``keys KEY…``, ``wait SECONDS``, ``until SCRIPT SECONDS``
+    (whether it came true), ``viewport WIDTH HEIGHT``,
     ``screenshot`` (base64 PNG) and ``console`` (what was logged since). ``Math.random`` of the page
     is seeded.
 
@@ -71,7 +84,7 @@ def browse(
     head += f"import json\nPAYLOAD = json.loads({json.dumps(payload)!r})\n"
     result = assessment.sandbox.run(
         head + inside("inside/browser"),
-        files=dict(assessment.files),
+        files=dict(assessment.files if files is None else files),
         report=True,
         limits=_LIMITS.but(seconds=seconds),
     )
@@ -87,6 +100,37 @@ def browse(
             break
     late = f"the page did not answer ({result.message})"
     return answers + [Answer(error=late)] * (len(steps) - len(answers))
+
+
+def look(assessment: Assessment, steps: Sequence[Sequence[Any]], **more: Any) -> list[Answer]:
+    """Open ``index.html`` and play steps; one answer for each of them.
+
+    Raises:
+        Unmet: If there is no page.
+    """
+    need("index.html" in assessment.files, "there is no index.html")
+    return browse(assessment, [["open", "index.html"], *steps], **more)[1:]
+
+
+def value_of(answer: Answer) -> Any:
+    """The value of an answer.
+
+    Raises:
+        Unmet: If it is an error.
+    """
+    if answer.error is not None:
+        raise Unmet(answer.error[:200])
+    return answer.value
+
+
+def need(condition: bool, told: str) -> None:
+    """Go on only if something is so.
+
+    Raises:
+        Unmet: If not.
+    """
+    if not condition:
+        raise Unmet(told)
 
 
 def screens(assessment: Assessment) -> Sequence[bytes]:

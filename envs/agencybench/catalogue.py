@@ -14,6 +14,7 @@ __all__ = ["BUILTIN", "builtin"]
 BUILTIN: Mapping[str, str] = {
     "backend/ledger": "envs.agencybench.scenarios.ledger.scenario",
     "code/units": "envs.agencybench.scenarios.units.scenario",
+    "frontend/seatmap": "envs.agencybench.scenarios.seatmap.scenario",
     "game/lightgrid": "envs.agencybench.scenarios.lightgrid.scenario",
     "mcp/issuedesk": "envs.agencybench.scenarios.issuedesk.scenario",
     "research/harbour": "envs.agencybench.scenarios.harbour.scenario",

@@ -108,6 +108,13 @@ def play(driver: Any, address: str, step: list[Any]) -> Any:
     if name == "wait":
         time.sleep(rest[0])
         return None
+    if name == "until":
+        end = time.monotonic() + rest[1]
+        while not driver.execute_script(rest[0]):
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.05)
+        return True
     if name == "viewport":
         size(driver, *rest)
         return None

@@ -167,7 +167,7 @@ def test_a_page_that_hangs_is_ended_from_outside(sandbox):
         ["js", "return 2"],
         ["reload"],
     ]
-    made = look(sandbox, {"index.html": html}, steps, seconds=45)
+    made = look(sandbox, {"index.html": html}, steps)
     assert made[1].value == 1
     assert made[3].value is None
     assert made[3].error

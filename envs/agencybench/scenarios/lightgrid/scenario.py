@@ -11,7 +11,7 @@ from typing import Any
 
 from agentgym.dice import Dice
 from envs.agencybench.assessment import Assessment, Unmet
-from envs.agencybench.browser import Answer, browse, keep, read_png
+from envs.agencybench.browser import Answer, keep, look, need, read_png, value_of
 from envs.agencybench.scenario import Check, Finding, Scenario, Task, World
 from envs.agencybench.scenarios.lightgrid import puzzle
 
@@ -74,7 +74,6 @@ _QUERIES = (
 )
 
 _Run = Callable[[Assessment], Finding]
-_OPEN = ["open", "index.html"]
 _STATE = ["js", "return window.game.state()"]
 _SET = "window.game.set(arguments[0])"
 _MOVES = ["js", "return [window.game.moves(), document.querySelector('#moves').textContent.trim()]"]
@@ -100,35 +99,23 @@ window.__seen = [];
 new MutationObserver(() => window.__seen.push([performance.now(), window.game.moves()]))
   .observe(document.body, {subtree: true, attributes: true, attributeFilter: ['aria-pressed']});
 """
+# The replay is over: the board has changed, and not for a while.
+_STILL = """
+const seen = window.__seen;
+return seen.length >= 6 && performance.now() - seen[seen.length - 1][0] > 1500;
+"""
 
 
 def _click(row: int, column: int) -> list[Any]:
     return ["click", f'[data-cell="{row},{column}"]']
 
 
-def _look(assessment: Assessment, steps: list[Any]) -> list[Answer]:
-    if "index.html" not in assessment.files:
-        raise Unmet("there is no index.html")
-    return browse(assessment, [_OPEN, *steps])[1:]
-
-
-def _value(answer: Answer) -> Any:
-    if answer.error is not None:
-        raise Unmet(answer.error[:200])
-    return answer.value
-
-
 def _bits(answer: Answer) -> int:
-    value = _value(answer)
+    value = value_of(answer)
     try:
         return puzzle.as_bits(value)
     except (ValueError, TypeError):
         raise Unmet("a state is not 5 rows of 0 and 1") from None
-
-
-def _need(condition: bool, told: str) -> None:
-    if not condition:
-        raise Unmet(told)
 
 
 def _random_state(dice: Dice) -> int:
@@ -148,7 +135,7 @@ def _first(assessment: Assessment) -> dict[str, Any]:
     steps += [["js", _SET, corner], ["js", _BOARD], ["screenshot"]]
     steps += [["js", "window.game.init(); window.game.init()"], ["js", _BOARD]]
     steps += [["js", _SET, puzzle.as_rows(states[0])], _STATE, ["js", "return window.game.size"]]
-    return {"states": states, "answers": _look(assessment, steps)}
+    return {"states": states, "answers": look(assessment, steps)}
 
 
 def _once(assessment: Assessment) -> dict[str, Any]:
@@ -156,11 +143,11 @@ def _once(assessment: Assessment) -> dict[str, Any]:
 
 
 def _boxes(answer: Answer) -> dict[str, list[float]]:
-    cells = _value(answer)
-    _need(isinstance(cells, list) and len(cells) == 25, "there are not 25 cells with data-cell")
+    cells = value_of(answer)
+    need(isinstance(cells, list) and len(cells) == 25, "there are not 25 cells with data-cell")
     made = {str(cell[0]): cell[2:] for cell in cells}
     due = {f"{row},{column}" for row in range(5) for column in range(5)}
-    _need(set(made) == due, "data-cell does not run from 0,0 to 4,4")
+    need(set(made) == due, "data-cell does not run from 0,0 to 4,4")
     return made
 
 
@@ -168,8 +155,8 @@ def _cells(assessment: Assessment) -> Finding:
     answers = _once(assessment)["answers"]
     boxes = _boxes(answers[0])
     for x, y, width, height in boxes.values():
-        _need(40 <= width <= 90 and abs(width - height) <= 1, f"a cell is {width} x {height}")
-        _need(x >= 0 and y >= 0, "a cell lies outside the page")
+        need(40 <= width <= 90 and abs(width - height) <= 1, f"a cell is {width} x {height}")
+        need(x >= 0 and y >= 0, "a cell lies outside the page")
     places = list(boxes.values())
     for n, (x, y, width, height) in enumerate(places):
         for other in places[:n]:
@@ -179,14 +166,14 @@ def _cells(assessment: Assessment) -> Finding:
                 or y >= other[1] + other[3] - 0.5
                 or other[1] >= y + height - 0.5
             )
-            _need(apart, "cells overlap")
-    _need(boxes["0,0"][0] < boxes["0,1"][0] and boxes["0,0"][1] < boxes["1,0"][1], "order")
+            need(apart, "cells overlap")
+    need(boxes["0,0"][0] < boxes["0,1"][0] and boxes["0,0"][1] < boxes["1,0"][1], "order")
     return Finding(1.0)
 
 
 def _colours(assessment: Assessment) -> Finding:
     answers = _once(assessment)["answers"]
-    boxes, shot = _boxes(answers[12]), base64.b64decode(_value(answers[13]))
+    boxes, shot = _boxes(answers[12]), base64.b64decode(value_of(answers[13]))
     keep(assessment, "board.png", shot)
     picture = read_png(shot)
 
@@ -195,20 +182,20 @@ def _colours(assessment: Assessment) -> Finding:
         return picture.at(x + width / 2, y + height / 2)
 
     on, off, other = middle("0,0"), middle("4,4"), middle("2,3")
-    _need(off == other, "lights that are off differ in colour")
+    need(off == other, "lights that are off differ in colour")
     distance = sum(abs(a - b) for a, b in zip(on, off, strict=True))
-    _need(distance >= 90, f"on and off differ by {distance} of 765 in colour")
+    need(distance >= 90, f"on and off differ by {distance} of 765 in colour")
     return Finding(1.0)
 
 
 def _states(assessment: Assessment) -> Finding:
     found = _once(assessment)
     answers = found["answers"]
-    _need(_bits(answers[1]) == 0, "not all lights start off")
-    _need(_value(answers[-1]) == 5, "game.size is not 5")
+    need(_bits(answers[1]) == 0, "not all lights start off")
+    need(value_of(answers[-1]) == 5, "game.size is not 5")
     for place, state in enumerate(found["states"]):
-        _need(_bits(answers[3 + 3 * place]) == state, "game.state differs from what was set")
-        _need(_bits(answers[4 + 3 * place]) == state, "aria-pressed differs from what was set")
+        need(_bits(answers[3 + 3 * place]) == state, "game.state differs from what was set")
+        need(_bits(answers[4 + 3 * place]) == state, "aria-pressed differs from what was set")
     return Finding(1.0)
 
 
@@ -216,7 +203,7 @@ def _init(assessment: Assessment) -> Finding:
     found = _once(assessment)
     answers = found["answers"]
     _boxes(answers[15])
-    _need(_bits(answers[17]) == found["states"][0], "game.set does nothing after game.init")
+    need(_bits(answers[17]) == found["states"][0], "game.set does nothing after game.init")
     return Finding(1.0)
 
 
@@ -232,7 +219,7 @@ def _rule(assessment: Assessment) -> Finding:
     order = dice.draw(range(puzzle.CELLS), puzzle.CELLS)
     for cell in order:
         steps += [_click(*divmod(cell, 5)), _STATE]
-    answers = _look(assessment, steps)
+    answers = look(assessment, steps)
     good = 0
     for place, cell in enumerate(order):
         before, state = state, _bits(answers[3 + 2 * place])
@@ -249,18 +236,18 @@ def _toggled(assessment: Assessment) -> dict[str, list[Answer]]:
         steps += [["js", f"window.game.toggle({cell // 5}, {cell % 5})"], _STATE, _MOVES]
         state ^= puzzle.effect(cell)
     steps += [["js", _SET, [[0] * 5] * 5], _MOVES]
-    return {str(state): _look(assessment, steps)}
+    return {str(state): look(assessment, steps)}
 
 
 def _toggle(part: str) -> _Run:
     def run(assessment: Assessment) -> Finding:
         found = assessment.once("toggle", lambda: _toggled(assessment))
         ((state, answers),) = found.items()
-        _need(_bits(answers[-4]) == int(state), "game.toggle does not follow the rule")
+        need(_bits(answers[-4]) == int(state), "game.toggle does not follow the rule")
         if part == "counter":
-            counts = [_value(answers[n]) for n in (1, 4, 7, 10, 13, 16, -1)]
+            counts = [value_of(answers[n]) for n in (1, 4, 7, 10, 13, 16, -1)]
             due = [[n, str(n)] for n in (0, 1, 2, 3, 4, 5, 0)]
-            _need(counts == due, f"the counter shows {[c[1] for c in counts]}")
+            need(counts == due, f"the counter shows {[c[1] for c in counts]}")
         return Finding(1.0)
 
     return run
@@ -275,7 +262,7 @@ def _played(assessment: Assessment) -> dict[str, Any]:
     first: list[Any] = []
     for seed in (*seeds, seeds[0]):
         first += [["js", f"window.game.scramble({seed})"], _STATE]
-    boards = [_bits(answer) for answer in _look(assessment, first)[1::2]]
+    boards = [_bits(answer) for answer in look(assessment, first)[1::2]]
     solved = puzzle.minimal(boards[1])
     moves = [cell for cell in range(25) if solved and solved[0] >> cell & 1]
     steps: list[Any] = [["js", f"window.game.scramble({seeds[1]})"], _STATE]
@@ -289,33 +276,31 @@ def _played(assessment: Assessment) -> dict[str, Any]:
         ["js", f"window.game.scramble({seeds[2]})"],
     ]
     steps += [["js", _SHOWN], _STATE]
-    return {"boards": boards, "moves": moves, "answers": _look(assessment, steps)}
+    return {"boards": boards, "moves": moves, "answers": look(assessment, steps)}
 
 
 def _play(part: str) -> _Run:
     def run(assessment: Assessment) -> Finding:
         found = assessment.once("play", lambda: _played(assessment))
         boards, moves, answers = found["boards"], found["moves"], found["answers"]
-        _need(all(boards[:4]), "a scramble leaves all lights off")
-        _need(boards[0] == boards[4], "the same seed gives another board")
-        _need(len(set(boards[:4])) >= 3, "seeds give the same board")
-        _need(all(puzzle.solutions(board) for board in boards), "a board cannot be solved")
+        need(all(boards[:4]), "a scramble leaves all lights off")
+        need(boards[0] == boards[4], "the same seed gives another board")
+        need(len(set(boards[:4])) >= 3, "seeds give the same board")
+        need(all(puzzle.solutions(board) for board in boards), "a board cannot be solved")
         if part == "scramble":
-            _need(
-                _bits(answers[1]) == boards[1], "the same seed gives another board after a reload"
-            )
+            need(_bits(answers[1]) == boards[1], "the same seed gives another board after a reload")
             return Finding(1.0)
         end = 2 + 2 * len(moves)
-        _need(_bits(answers[end + 1]) == 0, "playing a solution does not turn all lights off")
-        before = [_value(answers[2 + 2 * n]) for n in range(len(moves))]
-        _need(
+        need(_bits(answers[end + 1]) == 0, "playing a solution does not turn all lights off")
+        before = [value_of(answers[2 + 2 * n]) for n in range(len(moves))]
+        need(
             not any(before) and None not in before, "the banner is there before the end, or absent"
         )
-        _need(_value(answers[end]) is True, "the banner is not shown at the end")
+        need(value_of(answers[end]) is True, "the banner is not shown at the end")
         if part == "blocked":
-            _need(_bits(answers[end + 3]) == 0, "a click after the end changes the board")
-            _need(_bits(answers[-1]) == boards[2], "the next scramble does not start anew")
-        _need(_value(answers[-2]) is False, "the banner stays after the next scramble")
+            need(_bits(answers[end + 3]) == 0, "a click after the end changes the board")
+            need(_bits(answers[-1]) == boards[2], "the next scramble does not start anew")
+        need(value_of(answers[-2]) is False, "the banner stays after the next scramble")
         return Finding(1.0)
 
     return run
@@ -348,15 +333,15 @@ def _history(assessment: Assessment) -> dict[str, Any]:
         steps += [step, _STATE, _MOVES]
     steps += [go[4], redo, _STATE, _MOVES, *([undo] * 9), _STATE, _MOVES]
     branch = states[3] ^ puzzle.effect(cells[4])
-    replayed = [["js", _SET, puzzle.as_rows(state)], *go, ["js", _WATCH]]
+    replayed: list[Any] = [["js", _SET, puzzle.as_rows(state)], *go, ["js", _WATCH]]
     replayed += [
         ["js", "window.game.replay()"],
-        ["wait", 3.0],
+        ["until", _STILL, 20],
         _STATE,
         ["js", "return window.__seen"],
         _MOVES,
     ]
-    answers = _look(assessment, [*steps, *replayed])
+    answers = look(assessment, [*steps, *replayed])
     return {
         "script": script,
         "states": states,
@@ -374,26 +359,26 @@ def _undone(part: str) -> _Run:
         if part != "replay":
             for n in rows:
                 _, at, count = found["script"][n]
-                shown = _value(answers[7 + 3 * n])
-                _need(_bits(answers[6 + 3 * n]) == states[at], "the board after undo or redo")
-                _need(shown == [count, str(count)], f"the counter shows {shown[1]}")
+                shown = value_of(answers[7 + 3 * n])
+                need(_bits(answers[6 + 3 * n]) == states[at], "the board after undo or redo")
+                need(shown == [count, str(count)], f"the counter shows {shown[1]}")
         if part == "calls":
-            _need(
+            need(
                 _bits(answers[31]) == found["branch"], "a new move does not forget what was undone"
             )
-            _need(_bits(answers[end - 2]) == states[0], "undoing all does not lead to the start")
+            need(_bits(answers[end - 2]) == states[0], "undoing all does not lead to the start")
         if part == "replay":
-            _need(_bits(answers[-3]) == states[-1], "the replay does not end where the moves did")
-            _need(_value(answers[-1])[0] == 6, "the replay loses moves")
-            seen = _value(answers[-2])
+            need(_bits(answers[-3]) == states[-1], "the replay does not end where the moves did")
+            need(value_of(answers[-1])[0] == 6, "the replay loses moves")
+            seen = value_of(answers[-2])
             times = [seen[0][0]] if seen else []
             for moment, _ in seen:
                 if moment - times[-1] > 20:  # changes of one move come together
                     times.append(moment)
             gaps = [b - a for a, b in itertools.pairwise(times)]
-            _need(len(times) in (6, 7), f"the replay shows {len(times)} changes of the board")
+            need(len(times) in (6, 7), f"the replay shows {len(times)} changes of the board")
             # A timer may be early by a rounding.
-            _need(min(gaps) >= 148, f"moves follow each other after {min(gaps):.0f} ms")
+            need(min(gaps) >= 148, f"moves follow each other after {min(gaps):.0f} ms")
         return Finding(1.0)
 
     return run
@@ -424,7 +409,7 @@ def _helped(assessment: Assessment) -> dict[str, Any]:
     steps += [["js", "window.game.undo()"], _STATE]  # 23, 24
     steps += [["js", "for (const k of Object.keys(localStorage)) localStorage.setItem(k, '{oops')"]]
     steps += [["js", "return window.game.load()"], _STATE, ["console"]]  # 26 to 28
-    return {"boards": boards, "cells": cells, "answers": _look(assessment, steps)}
+    return {"boards": boards, "cells": cells, "answers": look(assessment, steps)}
 
 
 def _help(part: str) -> _Run:
@@ -434,31 +419,31 @@ def _help(part: str) -> _Run:
         places = [{"row": cell // 5, "col": cell % 5} for cell in cells]
         if part == "hints":
             for n, board in enumerate(found["boards"]):
-                hint = _value(answers[1 + 2 * n])
+                hint = value_of(answers[1 + 2 * n])
                 fits = isinstance(hint, dict) and {"row", "col"} <= set(hint)
-                _need(fits, "a hint is not {row, col}")
+                need(fits, "a hint is not {row, col}")
                 row, column = hint["row"], hint["col"]
-                _need(
+                need(
                     {type(row), type(column)} == {int}
                     and 0 <= min(row, column) <= max(row, column) < 5,
                     "a hint lies outside",
                 )
                 good = any(moves >> (row * 5 + column) & 1 for moves in puzzle.minimal(board))
-                _need(good, "a hint is no move of a shortest solution")
-            _need(_value(answers[9]) is None, "there is a hint where all is off")
+                need(good, "a hint is no move of a shortest solution")
+            need(value_of(answers[9]) is None, "there is a hint where all is off")
             return Finding(1.0)
         state = _bits(answers[15])
         if part == "log":
-            _need(_log(answers[16]) == places, "the log differs from the moves")
+            need(_log(answers[16]) == places, "the log differs from the moves")
             return Finding(1.0)
-        _need(_bits(answers[20]) == state and state != 0, "the board is not kept across a reload")
-        _need(_value(answers[21]) == [4, "4"], "the moves are not kept across a reload")
-        _need(_log(answers[22]) == places, "the log is not kept across a reload")
+        need(_bits(answers[20]) == state and state != 0, "the board is not kept across a reload")
+        need(value_of(answers[21]) == [4, "4"], "the moves are not kept across a reload")
+        need(_log(answers[22]) == places, "the log is not kept across a reload")
         back = state ^ puzzle.effect(cells[-1])
-        _need(_bits(answers[24]) == back, "the history is not kept across a reload")
+        need(_bits(answers[24]) == back, "the history is not kept across a reload")
         if part == "broken":
-            _need(_value(answers[26]) is False, "game.load() does not give false")
-            _need(_bits(answers[27]) == back, "broken storage changes the board")
+            need(value_of(answers[26]) is False, "game.load() does not give false")
+            need(_bits(answers[27]) == back, "broken storage changes the board")
         return Finding(1.0)
 
     return run
@@ -466,7 +451,7 @@ def _help(part: str) -> _Run:
 
 def _log(answer: Answer) -> Any:
     try:
-        return json.loads(_value(answer))
+        return json.loads(value_of(answer))
     except (ValueError, TypeError):
         raise Unmet("exportLog() gives no JSON text") from None
 
