@@ -12,7 +12,7 @@ from agentgym.sources import SPLITS, Source
 from envs.code_reasoning.bank import open_bank
 from envs.code_reasoning.extraction import extract_code
 from envs.code_reasoning.generator import Difficulty, GeneratorConfig, Program, Range
-from envs.code_reasoning.scoring import Score, Status, score
+from envs.code_reasoning.scoring import Score, Status, Verdicts
 from envs.code_reasoning.tasks import CodeTask
 
 __all__ = ["NOT_CORRECT", "NO_CODE", "CodeReasoningEnv"]
@@ -22,6 +22,7 @@ NO_CODE = "No code was found. Write the function in a block that begins with ```
 
 _REWARDS = ("score", "success", "share")
 _PLACES = 8  # one-shot runs at once; a solution judged by code takes two
+_VERDICTS = Verdicts()  # of all environments of this process
 _PATIENCE = 4.0  # wall time to processor time
 _Backend = Literal["auto", "namespaces", "bwrap", "local"]
 _BACKENDS = ("auto", "namespaces", "bwrap", "local")
@@ -216,7 +217,7 @@ class CodeReasoningEnv(TextEnv):
         if code is None:
             verdict = Score.none(Status.NO_CODE, self.task.number)
         else:
-            verdict = score(self.task, code, self.sandbox, self.limits)
+            verdict = _VERDICTS.score(self.task, code, self.sandbox, self.limits)
         solved = verdict.status is Status.OK
         worth = 1.0 if self._reward == "success" else self.discount**self._attempts
         self._attempts += 1

@@ -7,13 +7,14 @@ test and no verdict is in a process that the code can touch.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import marshal
 import secrets
 import socket
 import sys
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -28,7 +29,7 @@ from envs.code_reasoning.compare import agrees
 from envs.code_reasoning.inside.plain import NotPlain, dumps, loads
 from envs.code_reasoning.tasks import CodeTask, ValueTest
 
-__all__ = ["MAX_CODE", "Score", "Status", "score"]
+__all__ = ["MAX_CODE", "Score", "Status", "Verdicts", "score"]
 
 #: Longest code that is run, in characters.
 MAX_CODE = 50_000
@@ -162,6 +163,42 @@ def score(task: CodeTask, code: str, sandbox: Sandbox, limits: Limits) -> Score:
             if last or str(Status.SANDBOX) not in verdict.counts:
                 break
     return verdict
+
+
+class Verdicts:
+    """Verdicts on solutions judged before: members of a group often write the same.
+
+    Those that may be another's fault, such as a time-out on a busy machine, are not kept.
+
+    Args:
+        size: Most verdicts kept; the oldest go first.
+    """
+
+    _KEPT = frozenset(
+        (Status.OK, Status.WRONG, Status.EXCEPTION, Status.NO_FUNCTION, Status.SYNTAX,
+         Status.NOT_PLAIN)
+    )  # fmt: skip
+
+    def __init__(self, size: int = 4096) -> None:
+        self.size = size
+        self._known: OrderedDict[bytes, Score] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def score(self, task: CodeTask, code: str, sandbox: Sandbox, limits: Limits) -> Score:
+        """Judge a solution, unless the same was judged before; see :func:`score`."""
+        facts = (sandbox.describe(), task, code, limits)
+        key = hashlib.sha256(repr(facts).encode("utf-8", "surrogatepass")).digest()
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None:
+            return known
+        verdict = score(task, code, sandbox, limits)
+        if all(status in self._KEPT for status in verdict.counts):
+            with self._lock:
+                self._known[key] = verdict
+                while len(self._known) > self.size:
+                    self._known.popitem(last=False)
+        return verdict
 
 
 _semaphores: WeakKeyDictionary[Sandbox, threading.BoundedSemaphore] = WeakKeyDictionary()

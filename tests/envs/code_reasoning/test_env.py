@@ -15,6 +15,7 @@ from agentgym import group_reset
 from agentgym.registry import load, spec
 from agentgym.sandbox import Sandbox
 from agentgym.trajectory import EpisodeSpec
+from envs.code_reasoning import scoring
 from envs.code_reasoning.baselines import baselines
 from envs.code_reasoning.env import NO_CODE, NOT_CORRECT, CodeReasoningEnv
 from envs.code_reasoning.oracle import demonstrate, solution
@@ -205,6 +206,34 @@ def test_the_thinking_part_is_not_the_answer(make):
     env.reset(seed=1)
     right = block("\n".join(env.task.reference))
     assert not env.step(f"<think>{right}</think>\n{WRONG}")[4]["success"]
+
+
+def test_the_same_code_is_judged_once(make, monkeypatch):
+    judged = []
+
+    def counted(task, code, *rest):
+        judged.append(code)
+        return scoring_score(task, code, *rest)
+
+    scoring_score = scoring.score
+    monkeypatch.setattr(scoring, "score", counted)
+    monkeypatch.setattr("envs.code_reasoning.env._VERDICTS", scoring.Verdicts(size=2))
+    env = make(seconds=1)
+    codes = [block("\n".join(["# one", "def g(): pass"])), block("def h(): pass")]
+    for task_id in ("train-1", "train-2"):
+        for code in (codes[0], codes[0], codes[1], codes[1]):
+            env.reset(options={"task_id": task_id})
+            assert env.step(code)[4]["details"]["status"] == "no_function"
+    assert len(judged) == 4
+    env.reset(options={"task_id": "train-1"})
+    env.step(codes[0])
+    assert len(judged) == 5, "the oldest verdicts are gone"
+    name = env.task.names[0]
+    for _ in range(2):
+        env.reset(options={"task_id": "train-1"})
+        code = block(f"import os\ndef {name}(*a): os._exit(0)")
+        assert env.step(code)[4]["details"]["status"] == "early_exit"
+    assert len(judged) == 7, "what may be another's fault is judged again"
 
 
 # Data and arguments -----------------------------------------------------------------------------
