@@ -9,23 +9,25 @@ import gc
 import linecache
 import os
 import resource
+import shutil
 import signal
+import socket
 import sys
 import threading
 import traceback
 import types
 from typing import Any, NoReturn, TextIO
 
-from agentgym.sandbox.inside import kernel
+from agentgym.sandbox.inside import kernel, wire
 
-__all__ = ["SETUP_FAILED", "Start", "start"]
+__all__ = ["SETUP_FAILED", "Start", "start", "start_ahead"]
 
 #: Exit code of a process whose preparation failed; the error is on its stderr.
 SETUP_FAILED = 125
 
 
-#: Modules that the code does not see; taking them apart would take longer than keeping them.
-_hidden: list[types.ModuleType] = []
+#: What the code does not see; taking it apart would take longer than keeping it.
+_hidden: list[Any] = []
 
 
 class Start:
@@ -68,32 +70,86 @@ def start(begin: Start, fds: dict[int, int]) -> int:
     if pid:
         return pid
     try:
-        _prepare(begin, fds)
+        _leave_parent(fds)
+        _prepare(begin)
     except BaseException as error:
-        said = f"the sandbox could not start it: {error}\n".encode()
-        for fd in (fds.get(2, 2), 2):  # in its place already, or not yet
-            try:
-                os.write(fd, said)
-                break
-            except OSError:
-                continue
+        _fail(error, fds)
+    return _begin(begin)
+
+
+def start_ahead(orders: socket.socket, fds: dict[int, int], *, held: int, path: list[str]) -> int:
+    """The same before the command is known: fork, get ready, and wait for it.
+
+    Args:
+        orders: Where a message with the command will come from; its descriptors go where its
+            ``fds`` say.
+        fds: As for :func:`start`, for 0, 1 and 2.
+        held: See :class:`Start`.
+        path: See :class:`Start`.
+
+    Returns:
+        The process id.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        _leave_parent({**fds, 3: orders.detach()})
+        _rehearse()
+        message = wire.receive(socket.socket(fileno=3))
+        begin = Start(message.data, held=held, path=path)
+        given = dict(zip(message.data["fds"], message.fds, strict=True))
+        _place({0: 0, 1: 1, 2: 2, **given})
+        _prepare(begin)
+    except wire.Closed:
         os._exit(SETUP_FAILED)
+    except BaseException as error:
+        _fail(error, fds)
+    return _begin(begin)
+
+
+def _fail(error: BaseException, fds: dict[int, int]) -> NoReturn:
+    said = f"the sandbox could not start it: {error}\n".encode()
+    for fd in (fds.get(2, 2), 2):  # in its place already, or not yet
+        try:
+            os.write(fd, said)
+            break
+        except OSError:
+            continue
+    os._exit(SETUP_FAILED)
+
+
+def _begin(begin: Start) -> NoReturn:
     if begin.argv is not None:
         _execute(begin)
     _run_code(begin)
-    return None
 
 
-def _prepare(begin: Start, fds: dict[int, int]) -> None:
+def _leave_parent(fds: dict[int, int]) -> None:
     os.setsid()
     _place(fds)
-    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
-        default = signal.SIG_DFL
-        if begin.argv is None and number != signal.SIGCHLD:
-            default = signal.SIG_IGN  # as an interpreter has it
-        signal.signal(number, default)
     signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.umask(0o022)
+
+
+def _rehearse() -> None:
+    """Touch what running text will touch: the memory is this process's own from then on."""
+    stream = _writer(1, -1)
+    exec(compile("print(end='', file=stream)", "<rehearsal>", "exec"), {"stream": stream})
+    _hide_modules()
+    _hidden.append(stream)
+
+
+def _hide_modules() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "agentgym"]:
+        _hidden.append(sys.modules.pop(name))
+
+
+def _prepare(begin: Start) -> None:
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        # Ignored as an interpreter has it, for text.
+        signal.signal(number, signal.SIG_IGN if begin.argv is None else signal.SIG_DFL)
     os.chdir(begin.cwd)
     _set_limits(begin)
     kernel.set_dumpable(True)
@@ -157,9 +213,10 @@ def _run_code(begin: Start) -> NoReturn:
     os.environ.clear()
     os.environ.update(begin.env)
     sys.argv = ["<code>", *begin.args]
+    if not os.path.exists(sys.executable):
+        sys.executable = shutil.which("python3") or ""  # where it lies inside
     sys.path[:] = [begin.cwd, *begin.path]
-    for name in [name for name in sys.modules if name.partition(".")[0] == "agentgym"]:
-        _hidden.append(sys.modules.pop(name))
+    _hide_modules()
     # They stay open to the end of the process.
     sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
     sys.stdout = _writer(1, -1)

@@ -124,12 +124,10 @@ def _supervise(
     once: bool,
 ) -> NoReturn:
     protect()
-    Supervisor(
-        connection,
-        alone=alone,
-        path=path,
-        once=once,
-    ).serve()
+    supervisor = Supervisor(connection, alone=alone, path=path, once=once)
+    if once:
+        supervisor.make_ready()
+    supervisor.serve()
     os._exit(0)
 
 

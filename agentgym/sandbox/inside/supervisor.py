@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from agentgym.sandbox.inside import kernel, processes, wire
-from agentgym.sandbox.inside.child import SETUP_FAILED, Start, start
+from agentgym.sandbox.inside.child import SETUP_FAILED, Start, start, start_ahead
 from agentgym.sandbox.inside.output import Kept
 from agentgym.sandbox.inside.seccomp import Filter, supported
 
@@ -52,6 +52,43 @@ class _Job:
         self.others_killed = False
 
 
+class _Ends:
+    """The ends of a command's pipes: ours to read, and the command's own, closed behind it.
+
+    Attributes:
+        fds: Number of the command's descriptor to the one here.
+        read: Where its output and its errors come out.
+    """
+
+    def __init__(self, fds: dict[int, int]) -> None:
+        self.fds = dict(fds)
+        self.read: list[int] = []
+        self._own: list[int] = []
+
+    def __enter__(self) -> _Ends:
+        if 0 not in self.fds:
+            self.fds[0] = os.open("/dev/null", os.O_RDONLY)
+            self._own.append(self.fds[0])
+        for number in (1, 2):
+            ours, self.fds[number] = os.pipe()
+            os.set_blocking(ours, False)
+            self.read.append(ours)
+            self._own.append(self.fds[number])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self._own:
+            os.close(fd)
+
+
+class _Ahead:
+    """A process that waits for its command."""
+
+    def __init__(self, pid: int, orders: socket.socket, read: list[int]) -> None:
+        self.pid, self.orders, self.read = pid, orders, read
+        self.wait_status: int | None = None
+
+
 class Supervisor:
     """Serves one connection until its other end is closed.
 
@@ -73,6 +110,7 @@ class Supervisor:
         self._connection = connection
         self._alone, self._path, self._once = alone, path, once
         self._held = _address_space()
+        self._ahead: _Ahead | None = None
         self._poll = select.poll()
         self._jobs: dict[int, _Job] = {}
         self._current: _Job | None = None
@@ -154,29 +192,22 @@ class Supervisor:
         job = _Job(self._count, data, stdin)
         if not self._once:
             job.before = {process.key for process in processes.descendants().values()}
-        ends: list[int] = []
         fds = dict(zip(data.get("fds", ()), message.fds, strict=True))
+        if stdin:
+            fds[0], job.stdin_fd = os.pipe()
+            os.set_blocking(job.stdin_fd, False)
         try:
-            if stdin:
-                fds[0], job.stdin_fd = os.pipe()
-                os.set_blocking(job.stdin_fd, False)
+            if self._ahead is not None:
+                self._hand_over(job, data, fds)
             else:
-                fds[0] = os.open("/dev/null", os.O_RDONLY)
-            ends.append(fds[0])
-            for number, kept in zip((1, 2), job.kept, strict=True):
-                ours, fds[number] = os.pipe()
-                os.set_blocking(ours, False)
-                job.streams[ours] = kept
-                ends.append(fds[number])
-            begin = Start(data, held=self._held, path=self._path)
-            job.pid = start(begin, fds)
+                self._start(job, data, fds)
         except BaseException:
             for fd in [*job.streams, *([job.stdin_fd] if job.stdin_fd is not None else [])]:
                 os.close(fd)
             raise
         finally:
-            for fd in ends:
-                os.close(fd)
+            if stdin:
+                os.close(fds[0])
         for fd in job.streams:
             self._poll.register(fd, select.POLLIN)
         if job.stdin_fd is not None:
@@ -186,6 +217,32 @@ class Supervisor:
             self._answer(job)
         else:
             self._current = job
+
+    def _start(self, job: _Job, data: dict[str, Any], fds: dict[int, int]) -> None:
+        with _Ends(fds) as ends:
+            for fd, kept in zip(ends.read, job.kept, strict=True):
+                job.streams[fd] = kept
+            begin = Start(data, held=self._held, path=self._path)
+            job.pid = start(begin, ends.fds)
+
+    def make_ready(self) -> None:
+        """Fork the process of the one command that will come, before it comes."""
+        ours, theirs = socket.socketpair()
+        with _Ends({}) as ends:
+            pid = start_ahead(theirs, ends.fds, held=self._held, path=self._path)
+        theirs.close()
+        self._ahead = _Ahead(pid, ours, ends.read)
+
+    def _hand_over(self, job: _Job, data: dict[str, Any], fds: dict[int, int]) -> None:
+        """Give the command to the process that waits for it."""
+        ahead, self._ahead = self._ahead, None
+        assert ahead is not None
+        job.pid, job.wait_status = ahead.pid, ahead.wait_status
+        for fd, kept in zip(ahead.read, job.kept, strict=True):
+            job.streams[fd] = kept
+        # If it was killed meanwhile, that is how the command ends.
+        with ahead.orders, contextlib.suppress(wire.Closed):
+            wire.send(ahead.orders, {**data, "fds": list(fds)}, fds=list(fds.values()))
 
     def _reply(self, data: dict[str, Any], blob: bytes = b"") -> None:
         wire.send(self._connection, data, blob)
@@ -271,6 +328,8 @@ class Supervisor:
                 return
             if pid == 0:
                 return
+            if self._ahead is not None and self._ahead.pid == pid:
+                self._ahead.wait_status = status
             for job in self._jobs.values():
                 if job.pid == pid and job.wait_status is None:
                     job.wait_status = status

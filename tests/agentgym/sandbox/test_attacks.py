@@ -126,12 +126,14 @@ def test_links_are_not_followed_from_outside(arena, outside):
 
 def test_the_background_dies_with_the_session(sandbox):
     with sandbox.session() as session:
-        result = session.run("(setsid sh -c 'while :; do date +%N > beat; sleep 0.05; done' &) ; :")
+        result = session.run(
+            "(setsid sh -c 'while :; do date +%N >> beat; sleep 0.05; done' &) ; :"
+        )
         assert result.left_over >= 1
-        assert session.run("sleep 0.5; cat beat").stdout.strip()
+        assert session.run("while ! test -s beat; do sleep 0.05; done; cat beat").stdout.strip()
         session.kill()
         before = session.read("beat")
-        other = sandbox.run("import time; time.sleep(0.3)")
+        other = sandbox.run("import time; time.sleep(0.5)")
         assert other.ok
         assert session.read("beat") == before
         assert session.run("ps -e 2>/dev/null | grep -c date || ls /proc | grep -c '^[0-9]'").ok

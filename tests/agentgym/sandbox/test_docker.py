@@ -12,7 +12,7 @@ from sandbox_backends import ISOLATING
 
 from agentgym.sandbox import Level, Limits, SandboxError, SandboxUnavailable, open_sandbox
 
-pytest.importorskip("docker", reason="the package docker is not installed")
+pytest.importorskip("docker.errors", reason="the package docker is not installed")
 RUNS = "bwrap" in ISOLATING and interpreter() is not None
 runs = pytest.mark.skipif(not RUNS, reason="the fake engine needs a bubblewrap that works")
 
