@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 import agentgym
+from trainers.blpo import BLPOConfig
 from trainers.command_line import parse_args, with_preset
 from trainers.config import PlayConfig, TrainConfig, parse_env_args
+from trainers.g2rpoa import G2RPOAConfig
+from trainers.gigpo import GiGPOConfig
 from trainers.grpo import GRPOConfig
 from trainers.li2sao import Li2SAOConfig
 from trainers.lisao import LiSAOConfig
@@ -155,6 +158,15 @@ OWN: list[tuple[type[TrainConfig], dict[str, Any], str]] = [
 ]
 
 
+KINDS: list[type[TrainConfig]] = [
+    GRPOConfig,
+    GiGPOConfig,
+    BLPOConfig,
+    LiSAOConfig,
+    Li2SAOConfig,
+]
+
+
 @pytest.mark.parametrize(("changes", "message"), COMMON, ids=lambda value: str(value)[:40])
 def test_bad_values_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -184,7 +196,7 @@ def test_a_pretrained_critic_foresees_returns_not_centred_ones(tmp_path: Path) -
         LiSAOConfig(critic=tmp_path).validate()
 
 
-@pytest.mark.parametrize("kind", [GRPOConfig, LiSAOConfig, Li2SAOConfig])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_field_is_documented(kind: type[TrainConfig]) -> None:
     documented: set[str] = set()
     for base in kind.__mro__:
@@ -192,7 +204,7 @@ def test_every_field_is_documented(kind: type[TrainConfig]) -> None:
     assert {field.name for field in fields(kind)} <= documented
 
 
-@pytest.mark.parametrize("kind", [GRPOConfig, LiSAOConfig, Li2SAOConfig])
+@pytest.mark.parametrize("kind", KINDS)
 def test_presets_are_valid_and_say_their_name(kind: type[TrainConfig]) -> None:
     tiny, paper = with_preset(kind), with_preset(kind, model="some/model")
     tiny.validate()
@@ -209,11 +221,9 @@ def test_what_an_environment_changes_of_the_tiny_preset(env: str) -> None:
     sft = with_preset(SFTConfig, "tiny", env=env)
     sft.validate()
     assert {name: getattr(sft, name) for name in entry.tiny_cloning} == entry.tiny_cloning
-    known = {
-        field.name for kind in (GRPOConfig, LiSAOConfig, Li2SAOConfig) for field in fields(kind)
-    }
+    known = {field.name for kind in (*KINDS, G2RPOAConfig) for field in fields(kind)}
     assert set(entry.tiny_training) <= known
-    for kind in (GRPOConfig, LiSAOConfig, Li2SAOConfig):
+    for kind in KINDS:
         config = with_preset(kind, "tiny", env=env)
         config.validate()
         for name in {field.name for field in fields(kind)} & set(entry.tiny_training):
