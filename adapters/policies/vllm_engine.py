@@ -173,16 +173,18 @@ class VllmEngine:
         Raises:
             EngineDied: If the process is gone.
         """
+        from vllm.inputs import tokens_input
+
         await self._open.wait()
         llm = self._llm
         if not self.running:
             raise EngineDied("the engine has stopped")
         submitted = self.version
-        prompt = {
-            "prompt_token_ids": [int(token) for token in request.token_ids],
+        prompt = tokens_input(
+            [int(token) for token in request.token_ids],
             # Cached keys and values of other versions are never found.
-            "cache_salt": f"version {submitted}",
-        }
+            cache_salt=f"version {submitted}",
+        )
         last: Any = None
         name = f"{request.session or ''}/{next(self._serial)}"
         async with self._call(llm):
@@ -329,6 +331,8 @@ def _environment(options: EngineOptions, devices: str | None) -> Iterator[None]:
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "WARNING",
+        # A busy machine may take long for a step; five minutes were seen to be too few.
+        "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1800",
         "VLLM_CPU_KVCACHE_SPACE": f"{options.cache_gib}",
         # Binding to cores would put all engines, and the learner, on the same ones.
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
