@@ -31,8 +31,10 @@ __all__ = [
 
 _PROGRAMS = ("/usr/bin/chromium", "/usr/bin/chromedriver")
 _LIMITS = Limits(memory=3 << 30, address_space=0, processes=400, open_files=2048)
-#: Wall-clock seconds of one look; a page that never yields is killed then, from outside.
-MOST_SECONDS = 90.0
+#: Wall-clock seconds that a page may take for one step before it counts as hanging, and of a whole
+#: look before the browser is killed from outside, which is no fault of the page.
+PATIENCE = 25.0
+MOST_SECONDS = 300.0
 
 
 @cache
@@ -64,20 +66,19 @@ def browse(
 
     Steps: ``open PATH``, ``reload``, ``js SCRIPT ARGUMENTS…`` (with ``return``), ``click
     SELECTOR``, ``focus SELECTOR``, ``keys KEY…``, ``wait SECONDS``, ``until SCRIPT SECONDS``
-    (whether it came true), ``viewport WIDTH HEIGHT``,
-    ``screenshot`` (base64 PNG) and ``console`` (what was logged since). ``Math.random`` of the page
-    is seeded.
+    (whether it came true), ``viewport WIDTH HEIGHT``, ``screenshot`` (base64 PNG) and ``console``
+    (what was logged since). ``Math.random`` of the page is seeded.
 
     Returns:
         One answer a step; those that a page that hangs did not let come are errors.
 
     Raises:
-        Unmet: If the browser did not come up because the page kept it from it.
-        SandboxError: If the browser does not start.
+        SandboxError: If the browser does not start, or is ended by no fault of the page.
     """
     payload = {
         "seed": assessment.dice("page").between(1, 2**31),
         "viewport": list(viewport),
+        "patience": PATIENCE,
         "steps": [list(step) for step in steps],
     }
     head = "import sys\nsys.path[:] = [p for p in sys.path if p not in ('', '/box')]\n"
@@ -95,11 +96,16 @@ def browse(
     answers = []
     for line in lines:
         try:
-            answers.append(Answer(**json.loads(line)))
-        except (ValueError, TypeError):
+            told = json.loads(line)
+        except ValueError:
             break
-    late = f"the page did not answer ({result.message})"
-    return answers + [Answer(error=late)] * (len(steps) - len(answers))
+        answers.append(Answer(told.get("value"), told.get("error")))
+        if told.get("hangs"):
+            late = Answer(error="the page hung before")
+            return answers + [late] * (len(steps) - len(answers))
+    if len(answers) < len(steps):
+        raise SandboxError(f"the browser was ended: {result.message}")
+    return answers
 
 
 def look(assessment: Assessment, steps: Sequence[Sequence[Any]], **more: Any) -> list[Answer]:

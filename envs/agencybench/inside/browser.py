@@ -137,11 +137,23 @@ def main(payload: dict[str, Any]) -> None:
     address = f"http://127.0.0.1:{server.server_port}"
     for step in payload["steps"]:
         os.write(3, b"\n")
+        # A page that never yields holds the driver whatever the driver's own deadlines say.
+        watch = threading.Timer(payload["patience"], give_up)
+        watch.daemon = True
+        watch.start()
         try:
-            report({"value": play(driver, address, step)})
+            made = {"value": play(driver, address, step)}
         except Exception as error:
             text = str(error).partition("\n")[0]
-            report({"error": f"{type(error).__name__}: {text}"[:300]})
+            made = {"error": f"{type(error).__name__}: {text}"[:300]}
+        watch.cancel()
+        report(made)
+
+
+def give_up() -> None:
+    """The page hangs: say so and end; the sandbox ends the browser."""
+    report({"error": "the page does not answer", "hangs": True})
+    os._exit(0)
 
 
 if __name__ == "__main__":
