@@ -121,6 +121,7 @@ class Collector:
         self.env_seconds = 0.0
         self.make_expert_env = make_expert_env
         self._idle: dict[bool, list[Seat]] = {False: [], True: []}  # without and with an expert
+        self._closing: list[Seat] = []
         self._serial = 0  # apart from the counters, which readers may clear
 
     # Public -----------------------------------------------------------------------------------
@@ -201,19 +202,29 @@ class Collector:
             if seat is not None and sound and not seat.busy:
                 self._idle[guided].append(seat)
             elif seat is not None:
+                hangs = seat.busy
                 seat.close()
+                self._closing = [other for other in self._closing if not other.closed]
+                if not hangs:
+                    self._closing.append(seat)
                 self.counters["env_lost"] += 1
         self.counters["episodes"] += 1
         self.counters[f"stop/{trajectory.stop_reason}"] += 1
         return trajectory
 
     def close(self) -> None:
-        """Close the environments that wait for an episode."""
+        """Close the environments that wait for an episode.
+
+        It returns when these and the faulty ones are closed, or late. One whose call hangs is
+        closed when the call returns, if it ever does.
+        """
         seats = [seat for idle in self._idle.values() for seat in idle]
         for idle in self._idle.values():
             idle.clear()
         for seat in seats:
             seat.close()
+        seats += self._closing
+        self._closing = []
         for seat in seats:
             self.counters["env_hung"] += not seat.join()
 

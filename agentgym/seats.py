@@ -57,6 +57,11 @@ class Seat(Protocol):
         """
         ...
 
+    @property
+    def closed(self) -> bool:
+        """Whether the environment has been closed."""
+        ...
+
     def close(self) -> None:
         """Close the environment, as soon as a call that still runs has returned."""
         ...
@@ -72,6 +77,7 @@ class InlineSeat:
     busy = False
 
     def __init__(self, make_env: Callable[[], gym.Env[Any, Any]]) -> None:
+        self.closed = False
         try:
             self._env = make_env()
         except _FAULTS as error:
@@ -88,6 +94,7 @@ class InlineSeat:
         """See :class:`Seat`."""
         with contextlib.suppress(*_FAULTS):  # a fault while closing has no one left to hurt
             self._env.close()
+        self.closed = True
 
     def join(self) -> bool:
         """See :class:`Seat`."""
@@ -121,6 +128,11 @@ class ThreadSeat:
     def busy(self) -> bool:
         """See :class:`Seat`."""
         return not self._free.is_set()
+
+    @property
+    def closed(self) -> bool:
+        """See :class:`Seat`."""
+        return not self._thread.is_alive()
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """See :class:`Seat`."""

@@ -121,7 +121,7 @@ def test_two_steps_on_mathreasoning(
 ) -> None:
     algorithm, kind, changes = ALGORITHMS[name]
     config = kind(
-        env="MathReasoning-v0", model="tiny", trajectories=8, minibatches=2, learning_rate=1e-3,
+        env="MathReasoning-v0", model="tiny", trajectories=32, minibatches=2, learning_rate=1e-3,
         critic_learning_rate=1e-3, freeze_attention=False, max_action_tokens=24, max_context=256,
         invalid_penalty=0.5, **changes,
     )  # fmt: skip
