@@ -86,7 +86,7 @@ def test_an_adapter_is_short(path):
 
 def test_trainers_name_no_environment():
     """They ask the registry; an id may stand only as the default of ``--env``."""
-    entry_points = re.compile(r"\benvs\.[a-z]")
+    entry_points = re.compile(r"(?<![.\w])envs\.[a-z]")
     for path in FILES:
         if name_of(path).startswith(("trainers/", "adapters/")):
             assert not entry_points.search(path.read_text("utf-8")), name_of(path)

@@ -118,7 +118,7 @@ _PRIVILEGES = [
         r"\['0{16}', '0{16}', '0{16}', '0{16}', '0{16}'\]"),
     _py("raise a limit", "import resource\nattempt(lambda: resource.prlimit(0,"
         "resource.RLIMIT_NPROC, (100000, 100000)))", "EPERM"),
-    _py("outrank others", "attempt(lambda: os.setpriority(os.PRIO_PROCESS, 0, -10))",
+    _py("outrank others", "attempt(lambda: os.setpriority(os.PRIO_PROCESS, 0, -20))",
         "EACCES|EPERM"),
     _py("a user namespace", "attempt(lambda: _check(libc.unshare(0x10000000)))", "EPERM"),
     _py("chroot", "attempt(lambda: os.chroot('/tmp'))", "EPERM"),
