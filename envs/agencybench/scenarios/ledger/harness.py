@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 from typing import Any
 
 from envs.agencybench.inside.prelude import PAYLOAD, report
@@ -78,7 +79,8 @@ class Service:
             headers = {"Content-Type": "application/json"}
         connection = http.client.HTTPConnection(_HOST, self.port, timeout=5)
         try:
-            connection.request(method, self.fill(path), data, headers)
+            target = urllib.parse.quote(self.fill(path), safe="/?&=%")
+            connection.request(method, target, data, headers)
             answer = connection.getresponse()
             text = answer.read(1 << 20)
         except (OSError, http.client.HTTPException):
