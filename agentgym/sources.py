@@ -79,7 +79,9 @@ def _sources(data: Source | Mapping[str, Source]) -> Iterator[tuple[str, Source]
     if not isinstance(data, str | os.PathLike):
         yield "train", data
         return
-    path = Path(data)
+    if not os.fspath(data):
+        raise DataError("data is empty; it must be a path, an id of the hub or rows")
+    path = Path(data).expanduser()
     if path.is_dir():
         found = [
             (split, file)
@@ -229,7 +231,7 @@ def open_once(data: Any, kind: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     """
     if not isinstance(data, str | os.PathLike):
         return make()
-    key = (_state(Path(data)), kind)
+    key = (_state(Path(data).expanduser()), kind)
     with _lock:
         made = _open.get(key)
         if made is None:

@@ -169,6 +169,8 @@ class AlfWorldEnv(TextEnv):
         ):
             if value not in known:
                 raise ValueError(f"{name} must be one of {known}, got {value!r}")
+        if not isinstance(strict, bool):
+            raise ValueError(f"strict must be True or False, got {strict!r}")
         if engine == "textworld" and not strict:
             raise ValueError("strict=False is a reading of the native engine; textworld has none")
         if engine == "textworld" and expert:

@@ -7,6 +7,7 @@ Known forms: GSM8K (``question``, and ``answer`` ending in ``#### 72``), MATH (`
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -123,6 +124,8 @@ def _text(value: Any) -> str:
     """A text, a number, the user's last message, or the first of several texts."""
     if value is None or isinstance(value, bool):
         return ""
+    if isinstance(value, float) and not math.isfinite(value):
+        return ""  # how tables tell an empty cell
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, (int, float)):

@@ -179,7 +179,11 @@ class ExpressionParser:
                 node = product(node, factor)
             elif self.take("/"):
                 factor = self._factor_after_sign()
-                node = Node("div", (node, factor))
+                if node.op == "num" and factor.op == "percent" and factor.args[0].op == "num":
+                    # 1/4% is a quarter of a percent, not one over four percent.
+                    node = Node("percent", (Node("div", (node, factor.args[0])),))
+                else:
+                    node = Node("div", (node, factor))
                 quotients += 1
             elif self._adjoins(token, node, may_adjoin):
                 node = product(node, self.power())

@@ -285,6 +285,7 @@ def test_junk_never_raises(rooms):
         ({"split": "test"}, "no games of split 'test'"),
         ({"max_steps": 0}, "max_steps must be a positive int"),
         ({"render_mode": "human"}, "render_mode 'human'"),
+        ({"strict": "no"}, "strict must be True or False, got 'no'"),
         ({"engine": "textworld", "strict": False}, "strict=False is a reading of the native"),
     ],
 )

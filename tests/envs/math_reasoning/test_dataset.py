@@ -195,6 +195,8 @@ def test_the_hub_without_its_library(monkeypatch):
         ([], "no rows"),
         ("nowhere.jsonl", "nowhere.jsonl"),
         ("no such thing", "neither a file, nor a folder"),
+        ("", "data is empty"),
+        ([{"question": "q", "answer": float("nan")}], "row 1"),
         (7, "must be a path"),
     ],
 )

@@ -146,6 +146,7 @@ def test_the_vocabulary_covers_small_problems():
         ({"max_number": 5}, "max_number"),
         ({"sizes": (1, 2)}, "sizes"),
         ({"sizes": (1, 2, -3)}, "sizes"),
+        ({"sizes": (10**12, 1, 1)}, "sizes"),
         ({"seed": 1.5}, "seed"),
         ({"difficulty": "small", "steps": (8, 8)}, "9 people are needed"),
     ],
