@@ -72,7 +72,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 def request(
     prompt: Any = LONG[:40], tokens: int = 24, temperature: float = 1.0, key: int = 0,
-    stops: tuple[int, ...] = (4_000_000,), session: str | None = None,
+    stops: tuple[int, ...] = (), session: str | None = None,
 ) -> Request:  # fmt: skip
     return Request(prompt, Sampling(temperature, tokens, stops), (7, key), session)
 
