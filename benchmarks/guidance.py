@@ -17,12 +17,12 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentgym.statistics import mean_interval
 from trainers.command_line import parse_args
 from trainers.g2rpoa import G2RPOA, G2RPOAConfig
 from trainers.loop import run
 from trainers.report import write_comparison
 from trainers.run_dir import read_metrics, read_status
-from trainers.statistics import mean_interval
 
 KINDS = ("adaptive", "fixed", "linear", "none")
 

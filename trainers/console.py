@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TextIO, get_args
 
+from agentgym.statistics import wilson_interval
 from trainers.metrics import MetricValue, describe, describe_eval, format_metric, format_number
-from trainers.statistics import wilson_interval
 
 __all__ = ["DEFAULT_COLUMNS", "Console", "Mode", "printable"]
 

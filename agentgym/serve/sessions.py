@@ -61,12 +61,13 @@ class Session:
         id: Its name, which cannot be guessed.
         connection: Who talks to the client now, or None.
         resumable: Its client numbers its requests, so it can come back for a reply.
+        abandoned: Its environment was in a call when it ended.
     """
 
     def __init__(self, make_env: Callable[[], gym.Env[Any, Any]], call_s: float) -> None:
         self.id = secrets.token_urlsafe(18)
         self.connection: Any = None
-        self.resumable = False
+        self.resumable = self.abandoned = False
         self.born = self.touched = time.monotonic()
         self._make_env, self._call_s = make_env, call_s
         self._seat = self._new_seat()
@@ -96,7 +97,18 @@ class Session:
 
     def close(self) -> None:
         """End it; an environment that hangs is abandoned."""
+        self.abandoned = self._seat.busy
         self._seat.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether its environment has been closed, or never will be."""
+        return self.abandoned or self._seat.closed
+
+    def join(self) -> None:
+        """Wait until its environment is closed, for no longer than a call may take."""
+        if not self.closed:
+            self._seat.join()
 
     def _new_seat(self) -> ThreadSeat:
         # A guarded environment has the methods that a seat calls.
@@ -179,6 +191,7 @@ class Sessions:
         self._make_env, self.limits = make_env, limits
         self._open: dict[str, Session] = {}
         self._detached: dict[str, float] = {}  # since when, oldest first
+        self._ending: list[Session] = []
         self.counters: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -224,6 +237,8 @@ class Sessions:
             self._detached.pop(session.id, None)
             self.counters[why] += 1
             session.close()
+            self._ending = [other for other in self._ending if not other.closed]
+            self._ending.append(session)
 
     def overdue(self) -> list[tuple[Session, str]]:
         """Sessions whose time is up, and why."""
@@ -240,6 +255,9 @@ class Sessions:
         return found
 
     def close(self) -> None:
-        """End all of them."""
+        """End all of them; their environments are closed when it returns."""
         for session in list(self._open.values()):
             self.end(session, "shutdown")
+        for session in self._ending:
+            session.join()
+        self._ending = []

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from agentgym.files import write_atomically
+from agentgym.statistics import mean_interval
 from trainers.metrics import format_number
 from trainers.report.chart import Chart, Interval, Line, Rule, draw, legend
 from trainers.report.data import Axis, RunData, load_run, mean, moving_average
@@ -19,7 +20,6 @@ from trainers.report.markup import safe
 from trainers.report.page import document, headline_numbers
 from trainers.report.sections import AXIS_LABELS, POLICY_MODES
 from trainers.report.style import standalone_style
-from trainers.statistics import mean_interval
 
 __all__ = ["compose", "mean_line", "write_comparison"]
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from agentgym.statistics import wilson_interval
 from trainers.metrics import MetricError, describe, describe_eval
 from trainers.run_dir import (
     read_config,
@@ -18,7 +19,6 @@ from trainers.run_dir import (
     read_status,
     read_trajectories,
 )
-from trainers.statistics import wilson_interval
 
 __all__ = [
     "Axis",

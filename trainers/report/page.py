@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from agentgym.statistics import newcombe_interval
 from trainers.evaluation import type_table
 from trainers.metrics import MetricError, describe, format_metric, format_number
 from trainers.report.chart import draw_strip
@@ -16,7 +17,6 @@ from trainers.report.markup import safe
 from trainers.report.memory import memory_html
 from trainers.report.sections import POLICY_MODES, chart_sections, mode_color
 from trainers.report.style import PAGE_STYLE
-from trainers.statistics import newcombe_interval
 
 __all__ = ["document", "headline_numbers", "render_run"]
 

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from synthetic_run import HOSTILE, make_episode, make_run
 
+from agentgym.statistics import newcombe_interval, wilson_interval
 from trainers.metrics import METRICS
 from trainers.report import write_comparison, write_report
 from trainers.report.__main__ import main
@@ -17,7 +18,6 @@ from trainers.report.data import Switch, load_run, moving_average
 from trainers.report.episodes import choose_episodes, page_html
 from trainers.report.page import headline_numbers, render_run
 from trainers.run_dir import RunDir, RunDirError
-from trainers.statistics import newcombe_interval, wilson_interval
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 

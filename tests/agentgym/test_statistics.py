@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from trainers.statistics import mean_interval, newcombe_interval, t_quantile, wilson_interval
+from agentgym.statistics import mean_interval, newcombe_interval, t_quantile, wilson_interval
 
 
 def test_wilson_against_published_numbers():
