@@ -122,7 +122,7 @@ def _hub(name: str) -> Iterator[tuple[str, Source]]:
 def _rows(source: Source, extra: str) -> Iterator[Row]:
     """Rows with their places."""
     if isinstance(source, str | os.PathLike):
-        yield from _file_rows(Path(source), extra)
+        yield from _file_rows(Path(source).expanduser(), extra)
         return
     try:
         iterator = iter(source)

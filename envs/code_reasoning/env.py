@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from agentgym.env import Outcome, TextEnv
+from agentgym.answering import AnsweringEnv, pair
+from agentgym.env import Outcome
 from agentgym.sandbox import Level, Limits, Sandbox, shared_sandbox
-from agentgym.sources import SPLITS, Source
-from envs.code_reasoning.bank import open_bank
+from agentgym.sources import Source
+from envs.code_reasoning.bank import Bank, open_bank
 from envs.code_reasoning.extraction import extract_code
 from envs.code_reasoning.generator import Difficulty, GeneratorConfig, Program, Range
 from envs.code_reasoning.scoring import Score, Status, Verdicts
@@ -28,7 +29,7 @@ _Backend = Literal["auto", "namespaces", "bwrap", "local"]
 _BACKENDS = ("auto", "namespaces", "bwrap", "local")
 
 
-class CodeReasoningEnv(TextEnv):
+class CodeReasoningEnv(AnsweringEnv[CodeTask, Bank]):
     """Write a Python function; hidden tests judge it in a sandbox.
 
     **Action.** A whole response. Its code is the last fenced block after the thinking part; see
@@ -106,14 +107,8 @@ class CodeReasoningEnv(TextEnv):
         reward: Literal["score", "success", "share"] = "score",
         render_mode: str | None = None,
     ) -> None:
-        if type(turns) is not int or turns < 1:
-            raise ValueError(f"turns must be an int >= 1, got {turns!r}")
-        if not 0.0 <= discount <= 1.0:
-            raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
         if reward not in _REWARDS:
             raise ValueError(f"reward must be one of {_REWARDS}, got {reward!r}")
-        if split is not None and split not in SPLITS:
-            raise ValueError(f"split must be one of {SPLITS}, got {split!r}")
         if not isinstance(sandbox, Sandbox) and sandbox not in _BACKENDS:
             raise ValueError(f"sandbox must be one of {_BACKENDS} or a Sandbox, got {sandbox!r}")
         if not isinstance(packages, bool):
@@ -129,45 +124,32 @@ class CodeReasoningEnv(TextEnv):
             output=4 << 10,
             flood=4 << 20,
         )
-        max_steps = turns if max_steps is None else max_steps
-        super().__init__(split=split, max_steps=max_steps, expert=expert, render_mode=render_mode)
-        self.turns, self.discount = turns, float(discount)
+        super().__init__(
+            lambda: open_bank(
+                data,
+                examples,
+                lambda: GeneratorConfig(
+                    difficulty=difficulty,
+                    steps=pair(steps),
+                    tests=tests,
+                    examples=examples,
+                    sizes=tuple(sizes),  # type: ignore[arg-type]
+                    seed=generator_seed,
+                ),
+            ),
+            compact=data is None and difficulty == "small",
+            turns=turns,
+            discount=discount,
+            max_steps=max_steps,
+            split=split,
+            expert=expert,
+            render_mode=render_mode,
+        )
         self._reward = reward
         self._sandbox = sandbox
         self._packages = packages
-        self._bank = open_bank(
-            data,
-            examples,
-            lambda: GeneratorConfig(
-                difficulty=difficulty,
-                steps=_pair(steps),
-                tests=tests,
-                examples=examples,
-                sizes=tuple(sizes),  # type: ignore[arg-type]
-                seed=generator_seed,
-            ),
-        )
-        self.tasks = self._bank.tasks
-        #: Solutions are written on one line.
-        self.compact = data is None and difficulty == "small"
-        if split is not None and not self.tasks.ids(split):
-            held = [name for name in self.tasks.splits if self.tasks.ids(name)]
-            raise ValueError(f"split {split!r} is empty; there are tasks in {held}")
-        self._task: CodeTask | None = None
-        self._attempts = 0
 
     # The task ----------------------------------------------------------------------------------
-
-    @property
-    def task(self) -> CodeTask:
-        """The current task, hidden tests included.
-
-        Raises:
-            RuntimeError: Before the first reset.
-        """
-        if self._task is None:
-            raise RuntimeError("no task yet; call reset() first")
-        return self._task
 
     @property
     def program(self) -> Program | None:
@@ -188,29 +170,10 @@ class CodeReasoningEnv(TextEnv):
             )
         return self._sandbox
 
-    def goal(self) -> str:
-        """The task."""
-        return self.task.question
-
-    def task_type(self) -> str:
-        """Kind of the task."""
-        return self.task.type
-
-    def reference(self) -> tuple[str, ...]:
-        """Pieces of a solution, in order; none where the data have none."""
-        return self.task.reference
-
-    @property
-    def reference_joiner(self) -> str:
-        """What stands between the pieces of a solution."""
-        return " " if self.compact else "\n"
-
-    # TextEnv -----------------------------------------------------------------------------------
+    # AnsweringEnv -----------------------------------------------------------------------------
 
     def _begin(self, task_id: str) -> Outcome:
-        self._task = self._bank.task(task_id)
-        self._attempts = 0
-        return Outcome(self._task.question, details=self._details(None))
+        return Outcome(self._ask(task_id).question, details=self._details(None))
 
     def _act(self, action: str) -> Outcome:
         code = extract_code(action)
@@ -258,8 +221,3 @@ class CodeReasoningEnv(TextEnv):
         text = self.reference_joiner.join(pieces)
         kept = pieces[: -2 if self.program is not None else -1]
         return {"text": text, "answer_at": len(self.reference_joiner.join([*kept, ""]))}
-
-
-def _pair(value: Any) -> Any:
-    """A list, as a command line gives it, as the pair it stands for."""
-    return tuple(value) if isinstance(value, list) else value

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from agentgym.answering import check_sizes
 from agentgym.dice import Dice
 from agentgym.sources import SPLITS
 from envs.code_reasoning.inputs import draw_inputs
@@ -78,8 +79,7 @@ class GeneratorConfig:
             type(self.examples) is not int or not 0 <= self.examples <= 5
         ):
             raise ValueError(f"examples must be an int between 0 and 5, got {self.examples!r}")
-        if len(self.sizes) != 3 or any(type(n) is not int or n < 0 for n in self.sizes):
-            raise ValueError(f"sizes must be three ints >= 0, got {self.sizes!r}")
+        check_sizes(self.sizes)
         if type(self.seed) is not int:
             raise ValueError(f"seed must be an int, got {self.seed!r}")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agentgym.env import Outcome, TextEnv
-from envs.math_reasoning.bank import open_bank
+from agentgym.answering import AnsweringEnv, pair
+from agentgym.env import Outcome
+from envs.math_reasoning.bank import Bank, open_bank
 from envs.math_reasoning.columns import MathTask
-from envs.math_reasoning.dataset import SPLITS, Source
+from envs.math_reasoning.dataset import Source
 from envs.math_reasoning.grading.grader import grade
 from envs.math_reasoning.grading.policies import policies_from
 from envs.math_reasoning.grading.pool import Pool
@@ -26,7 +27,7 @@ NO_CALLS_LEFT = "No tool call is left. Give the answer."
 _REWARDS = ("score", "success")
 
 
-class MathReasoningEnv(TextEnv):
+class MathReasoningEnv(AnsweringEnv[MathTask, Bank]):
     r"""Solve a problem of mathematics; the answer is checked by a verifier.
 
     **Action.** A whole response. Its answer is what its last ``\boxed{...}`` holds, after the
@@ -108,14 +109,8 @@ class MathReasoningEnv(TextEnv):
         reward: Literal["score", "success"] = "score",
         render_mode: str | None = None,
     ) -> None:
-        if type(turns) is not int or turns < 1:
-            raise ValueError(f"turns must be an int >= 1, got {turns!r}")
-        if not 0.0 <= discount <= 1.0:
-            raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
         if reward not in _REWARDS:
             raise ValueError(f"reward must be one of {_REWARDS}, got {reward!r}")
-        if split is not None and split not in SPLITS:
-            raise ValueError(f"split must be one of {SPLITS}, got {split!r}")
         if verifier not in ("auto", "none") and not isinstance(verifier, Pool):
             raise ValueError(f"verifier must be 'auto', 'none' or a Pool, got {verifier!r}")
         self.tools = make_tools(tools)
@@ -124,78 +119,49 @@ class MathReasoningEnv(TextEnv):
         if type(tool_calls) is not int or tool_calls < 0:
             raise ValueError(f"tool_calls must be an int >= 0, got {tool_calls!r}")
         policies_from(policies or {})
-        if max_steps is None:
-            max_steps = turns + tool_calls
-        super().__init__(split=split, max_steps=max_steps, expert=expert, render_mode=render_mode)
-        self.turns, self.discount, self.tool_calls = turns, float(discount), tool_calls
+        super().__init__(
+            lambda: open_bank(
+                data,
+                columns,
+                lambda: GeneratorConfig(
+                    difficulty=difficulty,
+                    steps=pair(steps),
+                    distractors=pair(distractors),
+                    max_number=max_number,
+                    sizes=tuple(sizes),  # type: ignore[arg-type]
+                    seed=generator_seed,
+                ),
+            ),
+            compact=data is None and difficulty == "small",
+            turns=turns,
+            discount=discount,
+            max_steps=max_steps,
+            other_steps=tool_calls,
+            split=split,
+            expert=expert,
+            render_mode=render_mode,
+        )
+        self.tool_calls = tool_calls
         self.policies = dict(policies or {})
         self.verifier: Pool | Literal["auto", "none"] = verifier
         self._pays_success_only = reward == "success"
-        self._bank = open_bank(
-            data,
-            columns,
-            lambda: GeneratorConfig(
-                difficulty=difficulty,
-                steps=_pair(steps),
-                distractors=_pair(distractors),
-                max_number=max_number,
-                sizes=tuple(sizes),  # type: ignore[arg-type]
-                seed=generator_seed,
-            ),
-        )
-        self.tasks = self._bank.tasks
-        #: Reference steps and demonstrations are written in few tokens, on one line.
-        self.compact = data is None and difficulty == "small"
-        if split is not None and not self.tasks.ids(split):
-            held = [name for name in self.tasks.splits if self.tasks.ids(name)]
-            raise ValueError(f"split {split!r} is empty; there are problems in {held}")
-        self._task: MathTask | None = None
-        self._attempts = 0
         self._calls = 0
         self._solution: dict[str, Any] | None = None
 
     # The task ----------------------------------------------------------------------------------
 
     @property
-    def task(self) -> MathTask:
-        """The current task, gold answer included.
-
-        Raises:
-            RuntimeError: Before the first reset.
-        """
-        if self._task is None:
-            raise RuntimeError("no task yet; call reset() first")
-        return self._task
-
-    @property
     def problem(self) -> Problem | None:
         """The generated problem behind the current task, or None."""
         return self._bank.problem(self.task.id)
 
-    def goal(self) -> str:
-        """The problem."""
-        return self.task.question
-
-    def task_type(self) -> str:
-        """Kind of the task: its subject, or the number of its steps."""
-        return self.task.type
-
-    def reference(self) -> tuple[str, ...]:
-        """Reasoning steps that lead to the answer; none where the data have none."""
-        return self.task.reference
-
-    @property
-    def reference_joiner(self) -> str:
-        """What stands between reference steps in a response."""
-        return " " if self.compact else "\n"
-
-    # TextEnv -----------------------------------------------------------------------------------
+    # AnsweringEnv -----------------------------------------------------------------------------
 
     def _begin(self, task_id: str) -> Outcome:
-        self._task = self._bank.task(task_id)
-        self._attempts = self._calls = 0
+        task = self._ask(task_id)
+        self._calls = 0
         self._solution = self._written_out() if self.expert else None
-        return Outcome(self._task.question, details=self._details(None, None, None))
+        return Outcome(task.question, details=self._details(None, None, None))
 
     def _act(self, action: str) -> Outcome:
         call = find_call(action, self.tools)
@@ -258,8 +224,3 @@ class MathReasoningEnv(TextEnv):
             "tool": tool,
             "reason": reason,
         }
-
-
-def _pair(value: Any) -> Any:
-    """A list, as a command line gives it, as the pair it stands for."""
-    return tuple(value) if isinstance(value, list) else value

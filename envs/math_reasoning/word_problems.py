@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from agentgym.answering import check_sizes
+
 __all__ = [
     "Generator",
     "GeneratorConfig",
@@ -33,7 +35,6 @@ SPLITS = ("train", "validation", "test")
 _SHARES = 10
 _UNPACK = struct.Struct("<21Q").unpack
 _ATTEMPTS = 20_000
-_LARGEST = 10_000_000  # problems of a split: their ids are listed
 
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
@@ -121,10 +122,7 @@ class GeneratorConfig:
             )
         if self.max_number is not None and not 20 <= self.max_number <= 10**9:
             raise ValueError(f"max_number must be between 20 and 10**9, got {self.max_number!r}")
-        if len(self.sizes) != 3 or any(
-            type(n) is not int or not 0 <= n <= _LARGEST for n in self.sizes
-        ):
-            raise ValueError(f"sizes must be three ints from 0 to {_LARGEST}, got {self.sizes!r}")
+        check_sizes(self.sizes)
         if type(self.seed) is not int:
             raise ValueError(f"seed must be an int, got {self.seed!r}")
 

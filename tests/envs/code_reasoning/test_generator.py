@@ -200,6 +200,7 @@ def test_the_vocabulary_holds_the_words():
         ({"tests": 1}, "tests"),
         ({"examples": 9}, "examples"),
         ({"sizes": (1, 2)}, "sizes"),
+        ({"sizes": (10**12, 1, 1)}, "sizes"),
         ({"seed": 1.5}, "seed"),
     ],
 )

@@ -305,7 +305,7 @@ def test_data_for_evaluation_alone():
     _, info = env.reset(seed=0)
     assert info["split"] == "test"
     with pytest.raises(
-        ValueError, match=r"split 'train' is empty; there are problems in \['test'\]"
+        ValueError, match=r"split 'train' is empty; there are tasks in \['test'\]"
     ):
         make(data={"test": ROWS}, split="train")
 

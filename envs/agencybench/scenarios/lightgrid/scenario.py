@@ -12,8 +12,9 @@ from typing import Any
 from agentgym.dice import Dice
 from envs.agencybench.assessment import Assessment, Unmet
 from envs.agencybench.browser import Answer, keep, look, need, read_png, value_of
-from envs.agencybench.scenario import Check, Finding, Scenario, Task, World
+from envs.agencybench.scenario import Finding, Scenario, World
 from envs.agencybench.scenarios.lightgrid import puzzle
+from envs.agencybench.scenarios.page import page_scenario
 
 __all__ = ["scenario"]
 
@@ -493,24 +494,7 @@ def _build(dice: Dice) -> World:
     return World({"NOTES.md": f"Light grid {dice.between(100, 999)}.\n".encode()})
 
 
-def _solve(world: World, task: int) -> list[tuple[str, dict[str, Any]]]:
-    text = Path(__file__).with_name("page.txt").read_text("utf-8")
-    return [("write_file", {"path": "index.html", "content": text})]
-
-
 def scenario() -> Scenario:
     """The scenario, ready to be played."""
-    tasks = tuple(
-        Task(
-            f"subtask{number}",
-            query,
-            "- `index.html`",
-            rubric,
-            tuple(
-                Check(name, weight, required, run, frozenset({"browser"}), "dom")
-                for name, (weight, required, run) in parts.items()
-            ),
-        )
-        for number, ((query, rubric), parts) in enumerate(zip(_QUERIES, _PARTS, strict=True), 1)
-    )
-    return Scenario("game/lightgrid", "Game", _BRIEF, tasks, _build, oracle=_solve)
+    page = Path(__file__).with_name("page.txt")
+    return page_scenario("game/lightgrid", "Game", _BRIEF, _QUERIES, _PARTS, _build, page)
