@@ -123,7 +123,8 @@ def play(driver: Any, address: str, step: list[Any]) -> Any:
         return shot["data"]
     if name == "console":
         entries = [f"{e['level']}: {e['message']}"[:300] for e in driver.get_log("browser")]
-        return entries[:100] + [f"FAULT: {text}"[:300] for text in driver.execute_script("return window.__faults || []")][:20]  # fmt: skip  # noqa: E501
+        faults = driver.execute_script("return window.__faults || []")
+        return entries[:100] + [f"FAULT: {text}"[:300] for text in faults[:20]]
     raise ValueError(f"unknown step {name!r}")
 
 
