@@ -304,9 +304,7 @@ def test_data_for_evaluation_alone():
     assert env.tasks.train_split == "test"
     _, info = env.reset(seed=0)
     assert info["split"] == "test"
-    with pytest.raises(
-        ValueError, match=r"split 'train' is empty; there are tasks in \['test'\]"
-    ):
+    with pytest.raises(ValueError, match=r"split 'train' is empty; there are tasks in \['test'\]"):
         make(data={"test": ROWS}, split="train")
 
 
