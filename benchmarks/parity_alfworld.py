@@ -286,6 +286,11 @@ def compare(
                 order, lap = rng.sample(ids, len(ids)), lap + 1
             length = min(steps_a_game, steps - tally.steps)
             play(dataset, order.pop(), original, length, f"{seed}/{lap}", tally)
+            if tally.games % 10 == 0:  # the original is slow; one wants to see that it goes on
+                print(
+                    f"{tally.games} games, {tally.steps:,} steps, {tally.mismatches} mismatches",
+                    file=sys.stderr,
+                )
     finally:
         original.close()
     return tally
