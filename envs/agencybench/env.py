@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -140,16 +141,24 @@ class AgencyBenchEnv(TextEnv):
             raise ValueError(f"attempts must be an int >= 1 or None, got {attempts!r}")
         if pass_threshold is not None and not 0.0 < pass_threshold <= 1.0:
             raise ValueError(f"pass_threshold must lie in (0, 1], got {pass_threshold!r}")
-        if call_cost < 0:
-            raise ValueError(f"call_cost must be >= 0, got {call_cost!r}")
+        if not (isinstance(call_cost, int | float) and 0 <= call_cost < math.inf):
+            raise ValueError(f"call_cost must be a number >= 0, got {call_cost!r}")
         if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
             raise ValueError(f"max_tokens must be an int >= 1 or None, got {max_tokens!r}")
         if max_seconds is not None and not max_seconds > 0:
             raise ValueError(f"max_seconds must be > 0 or None, got {max_seconds!r}")
         if halt is not None and type(halt) is not bool:
             raise ValueError(f"halt must be True, False or None, got {halt!r}")
-        if isinstance(user, str) and user != "rules":
+        if user != "rules" and not hasattr(user, "comment"):
             raise ValueError(f"user must be 'rules' or a Simulator, got {user!r}")
+        if not isinstance(sandbox, str) and not hasattr(sandbox, "session"):
+            raise ValueError(f"sandbox must be a backend's name or a Sandbox, got {sandbox!r}")
+        if judge is not None and not hasattr(judge, "abilities"):
+            raise ValueError(f"judge must be a Judge or None, got {judge!r}")
+        if not callable(tokens):
+            raise ValueError(f"tokens must be a function of a text, got {tokens!r}")
+        if artefacts is not None and not callable(artefacts):
+            raise ValueError(f"artefacts must be a function or None, got {artefacts!r}")
         self.attempts, self.pass_threshold, self.halt = attempts, pass_threshold, halt
         self.carry, self.reward, self.call_cost = carry, reward, float(call_cost)
         self.max_tokens, self.max_seconds = max_tokens, max_seconds
@@ -177,6 +186,8 @@ class AgencyBenchEnv(TextEnv):
         self, wanted: str | Sequence[str] | None, data: str | os.PathLike[str] | None
     ) -> dict[str, Scenario]:
         ids = [wanted] if isinstance(wanted, str) else None if wanted is None else list(wanted)
+        if ids is not None and not all(isinstance(name, str) for name in ids):
+            raise ValueError(f"scenario must be a name or names, got {wanted!r}")
         if ids is not None and not ids:
             raise ValueError("scenario must name at least one scenario, got an empty sequence")
         data = os.environ.get("AGENCYBENCH_DATA") or None if data is None else data

@@ -113,6 +113,8 @@ class MathReasoningEnv(AnsweringEnv[MathTask, Bank]):
             raise ValueError(f"reward must be one of {_REWARDS}, got {reward!r}")
         if verifier not in ("auto", "none") and not isinstance(verifier, Pool):
             raise ValueError(f"verifier must be 'auto', 'none' or a Pool, got {verifier!r}")
+        if columns is not None and (data is None or not isinstance(columns, Mapping)):
+            raise ValueError(f"columns must map roles to columns of data, got {columns!r}")
         self.tools = make_tools(tools)
         if tool_calls is None:
             tool_calls = 4 if self.tools else 0

@@ -410,3 +410,10 @@ def test_a_broken_verifier_does_not_end_an_episode(monkeypatch):
     with pytest.warns(UserWarning, match="without math-verify"):
         *_, info = env.step(boxed("tan(arctan(x))"))
     assert info["details"]["verifier_status"] == "undecided"
+
+
+@pytest.mark.parametrize("columns", [5, "question", {"question": "q"}])
+def test_columns_are_those_of_data(columns):
+    data = None if isinstance(columns, dict) else ROWS
+    with pytest.raises(ValueError, match="columns must map roles to columns of data"):
+        make(data=data, columns=columns)
