@@ -84,7 +84,10 @@ class GiGPOConfig(GRPOConfig):
         **GRPOConfig.TINY,
         "estimator": "ours",
         "invalid_penalty": 0.0,
-        "penalty_on": "invalid",
+        # In few updates the step term learns little else from a penalty than to shun refusals.
+        "penalty_on": "format",
+        "anchor": "observation_state",
+        "omega": 0.5,
         "prompt_mode": "conversation",
         "dual_clip": None,
         "entropy_coef": 0.0,
