@@ -13,8 +13,9 @@ from trl import GRPOConfig, GRPOTrainer
 from adapters.policies.models import resolve_model
 from adapters.task_rows import task_rows
 from adapters.trl import Rollouts, episode_reward
+from agentgym.registry import spec
 
-SHOP = {"difficulty": "small"}
+SHOP = spec("WebShop-v0").tiny
 lm = resolve_model("tiny", "WebShop-v0", SHOP)
 trainer = GRPOTrainer(
     model=lm.model,
