@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +29,11 @@ _FINISH = {
 }
 _WORKER = "adapters.policies.vllm_worker.WorkerExtension"
 _BACKEND = "agentgym-file"
+# By its path: under its short name vLLM puts a worker process in its place on CPU, to bind threads
+# to cores. Two processes that wait for each other in a loop take turns badly on few cores.
+_ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+
+_LAUNCHING = threading.Lock()
 
 
 class EngineDied(RuntimeError):
@@ -41,10 +47,12 @@ class Weights:
     Attributes:
         version: Their version.
         path: A safetensors file; None where they are those of the model's folder.
+        serial: Number of the publication: other weights may have the same version.
     """
 
     version: int
     path: Path | None = None
+    serial: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +117,7 @@ class VllmEngine:
 
     def __init__(self, options: EngineOptions, devices: str | None = None) -> None:
         self.options, self.devices = options, devices
-        self.version = -1
+        self.weights: Weights | None = None
         self.pids: frozenset[int] = frozenset()
         self._llm: Any = None
         self._serial = itertools.count()
@@ -133,24 +141,30 @@ class VllmEngine:
             RuntimeError: If it does not start; vLLM's own words are the cause.
         """
         check_vllm()
+        # It blocks until the process is ready; other engines go on meanwhile.
+        self._llm = await asyncio.get_running_loop().run_in_executor(None, self._launch)
         from vllm.distributed.weight_transfer.base import WeightTransferInitRequest
-        from vllm.v1.engine.async_llm import AsyncLLM
 
-        before = _children()
-        loop = asyncio.get_running_loop()
-        with _environment(self.options, self.devices):
-            arguments = self._arguments()
-            # It blocks until the process is ready; other engines go on meanwhile.
-            self._llm = await loop.run_in_executor(None, AsyncLLM.from_engine_args, arguments)
-        self.pids = frozenset(_children() - before)
         self._watcher = asyncio.create_task(self._watch(self._llm))
         await self._llm.init_weight_transfer_engine(WeightTransferInitRequest({}))
         if weights.path is not None:
             await self.update(weights)
         else:
             await self._llm.update_weight_version(str(weights.version))
-            self.version = weights.version
+            self.weights = weights
             self._open.set()
+
+    def _launch(self) -> Any:
+        from vllm.platforms import current_platform
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        cpu = current_platform.is_cpu()
+        # One at a time: what a process inherits is this process's environment for the moment.
+        with _LAUNCHING, _environment(self.options, self.devices, cpu):
+            before = _children()
+            llm = AsyncLLM.from_engine_args(self._arguments(cpu))
+            self.pids = frozenset(_children() - before)
+        return llm
 
     def stop(self) -> None:
         """End the process."""
@@ -177,20 +191,20 @@ class VllmEngine:
 
         await self._open.wait()
         llm = self._llm
-        if not self.running:
+        weights = self.weights
+        if not self.running or weights is None:
             raise EngineDied("the engine has stopped")
-        submitted = self.version
         prompt = tokens_input(
             [int(token) for token in request.token_ids],
-            # Cached keys and values of other versions are never found.
-            cache_salt=f"version {submitted}",
+            # Cached keys and values of other weights are never found.
+            cache_salt=f"weights {weights.serial}",
         )
         last: Any = None
         name = f"{request.session or ''}/{next(self._serial)}"
         async with self._call(llm):
             async for output in llm.generate(prompt, self._sampling(request, stops), name):
                 last = output
-        return self._completion(last, submitted)
+        return self._completion(last, weights.version)
 
     async def update(self, weights: Weights) -> None:
         """Replace the weights; running requests fare as the options say.
@@ -212,7 +226,7 @@ class VllmEngine:
                 await llm.update_weights(WeightTransferUpdateRequest({"path": str(weights.path)}))
                 await llm.finish_weight_update(weight_version=str(weights.version))
                 await llm.resume_generation()
-            self.version = weights.version
+            self.weights = weights
             self._open.set()
 
     # Death ------------------------------------------------------------------------------------
@@ -247,13 +261,11 @@ class VllmEngine:
 
     # Between the suite and vLLM ---------------------------------------------------------------
 
-    def _arguments(self) -> Any:
+    def _arguments(self, cpu: bool) -> Any:
         from vllm.config import WeightTransferConfig
         from vllm.engine.arg_utils import AsyncEngineArgs
-        from vllm.platforms import current_platform
 
         options = self.options
-        cpu = current_platform.is_cpu()
         chosen: dict[str, Any] = {
             "model": options.model,
             "skip_tokenizer_init": True,
@@ -274,6 +286,8 @@ class VllmEngine:
         }
         if not cpu:
             chosen["gpu_memory_utilization"] = options.memory
+        elif options.tensor_parallel == 1:
+            chosen["distributed_executor_backend"] = _ONE_PROCESS
         return AsyncEngineArgs(**(chosen | dict(options.engine_args)))
 
     def _sampling(self, request: Request, stops: tuple[int, ...]) -> Any:
@@ -324,7 +338,7 @@ class VllmEngine:
 
 
 @contextmanager
-def _environment(options: EngineOptions, devices: str | None) -> Iterator[None]:
+def _environment(options: EngineOptions, devices: str | None, cpu: bool) -> Iterator[None]:
     """Variables that the engine's process inherits; what the user has set stays."""
     wanted = {
         # A process of its own from the start: a forked one would inherit torch's threads.
@@ -338,6 +352,9 @@ def _environment(options: EngineOptions, devices: str | None) -> Iterator[None]:
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": str(options.threads),
     }
+    if cpu and options.eager is not False:
+        # Its sampler would be compiled all the same, with a compiler that may not be there.
+        wanted["TORCH_COMPILE_DISABLE"] = "1"
     added = [name for name in wanted if name not in os.environ]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ.update({name: wanted[name] for name in added})
@@ -356,11 +373,16 @@ def _environment(options: EngineOptions, devices: str | None) -> Iterator[None]:
 
 
 def _children() -> set[int]:
-    """Process ids of this process's children, where the platform tells."""
+    """Process ids of this process's children, where the platform tells.
+
+    The process that cleans up after multiprocessing is no engine, and outlives them.
+    """
     found: set[int] = set()
     for file in Path("/proc/self/task").glob("*/children"):
-        try:
+        with suppress(OSError):  # the thread has just ended
             found |= {int(word) for word in file.read_text().split()}
-        except OSError:  # the thread has just ended
-            continue
+    for pid in list(found):
+        with suppress(OSError):
+            if b"resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.discard(pid)
     return found

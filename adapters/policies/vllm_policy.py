@@ -176,7 +176,7 @@ class VllmPolicy:
         self._check_state(state)
         path = self._folder / f"version-{version}.safetensors"
         _write(state, path)
-        await self._on_thread(self._replace(Weights(version, path)))
+        await self._on_thread(self._replace(version, path))
 
     def release(self, session: str) -> None:
         """Forget where a session's cache is; unknown sessions are ignored."""
@@ -242,8 +242,9 @@ class VllmPolicy:
             self.stats["completion_tokens"] += len(completion.token_ids)
             return completion
 
-    async def _replace(self, weights: Weights) -> None:
-        old, self._weights = self._weights, weights
+    async def _replace(self, version: int, path: Path) -> None:
+        old = self._weights
+        weights = self._weights = Weights(version, path, old.serial + 1)
         await self._all_alive()
         results = await asyncio.gather(
             *(self._update(number, weights) for number in range(len(self._engines))),
@@ -262,7 +263,7 @@ class VllmPolicy:
         self.stats["weight_updates"] += 1
 
     async def _update(self, number: int, weights: Weights) -> None:
-        while self._engines[number].version != weights.version:
+        while self._engines[number].weights != weights:
             try:
                 await self._engines[number].update(weights)
             except EngineDied as death:

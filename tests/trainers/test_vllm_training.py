@@ -25,6 +25,12 @@ ENVIRON = os.environ | {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
 }
+# Nothing is bound to cores, and nothing is compiled.
+SERVER = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "TORCH_COMPILE_DISABLE": "1",
+}
 
 
 def python(*words: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -80,10 +86,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any,
             sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model",
             str(folder / "model"), "--served-model-name", "toy", "--host", "127.0.0.1", "--port",
             str(port), "--dtype", "float32", "--enforce-eager", "--max-num-seqs", "16",
-            "--logprobs-mode", "processed_logprobs",
+            "--logprobs-mode", "processed_logprobs", "--distributed-executor-backend",
+            "vllm.v1.executor.uniproc_executor.UniProcExecutor",
         ],
-        env=ENVIRON | {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"},
-        cwd=folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+        env=ENVIRON | SERVER, cwd=folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+        start_new_session=True,
     )  # fmt: skip
     address = f"http://127.0.0.1:{port}"
     try:

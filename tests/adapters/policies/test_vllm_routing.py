@@ -45,6 +45,7 @@ class Pretended:
         self.options, self.devices, self.number = options, devices, len(self.made)
         self.made.append(self)
         self.version, self.pids = -1, frozenset({1000 + self.number})
+        self.weights: Weights | None = None
         self.weight = 0.0
         self.starts = self.stops = 0
         self.die_at: list[str] = []  # which calls kill it, once each
@@ -72,7 +73,7 @@ class Pretended:
     def _take(self, weights: Weights) -> None:
         if weights.path is not None:
             self.weight = float(load_file(weights.path)["w"][0])
-        self.version = weights.version
+        self.version, self.weights = weights.version, weights
 
     def stop(self) -> None:
         self.stops += 1
@@ -179,6 +180,19 @@ def test_weights_reach_every_engine_and_old_files_go(engines: list[Pretended]) -
 
     run(policy, play())
     assert not policy._folder.exists()
+
+
+def test_other_weights_of_the_same_version_are_loaded_too(engines: list[Pretended]) -> None:
+    policy = make(2)
+
+    async def play() -> None:
+        for value in (0.5, 0.75):
+            await policy.load_weights(weights(value), 0)
+            assert [(e.version, e.weight) for e in engines] == [(0, value)] * 2
+            answer = await policy.generate(ask())
+            assert answer.details["weight"] == value
+
+    run(policy, play())
 
 
 def test_tied_weights_may_be_left_out_and_others_not() -> None:
