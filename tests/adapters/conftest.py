@@ -9,8 +9,10 @@ from typing import Any
 #: Folder to the module that its tests need.
 LIBRARIES = {
     "gem": "gem",
+    "openenv": "openenv",
     "sb3": "sb3_contrib",
     "skyrl_gym": "skyrl_gym",
+    "torchrl": "torchrl",
     "trl": "trl",
 }
 

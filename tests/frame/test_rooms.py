@@ -17,8 +17,11 @@ CORE = {"numpy", "gymnasium"}
 #: Modules that are for one library, and what they import of it.
 ADAPTERS = {
     "adapters/areal.py": {"areal", "torch"},
+    "adapters/gem.py": {"gem"},
+    "adapters/openenv.py": {"openenv", "pydantic"},
     "adapters/sb3.py": {"stable_baselines3", "sb3_contrib", "torch"},
     "adapters/skyrl_gym.py": {"skyrl_gym"},
+    "adapters/torchrl.py": {"tensordict", "torch", "torchrl"},
 }
 
 
