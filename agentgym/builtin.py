@@ -102,7 +102,27 @@ _BUILTIN = (
         abstractions={"compact": "envs.agencybench.progress:AgencyProgress"},
         metrics="envs.agencybench.report:metrics",
         diagnostics={"tasks_passed": "tasks_passed", "coverage": "coverage"},
-        tiny={"scenario": "mcp/issuedesk", "max_steps": 12},
+        # The first task takes ten replacements; with one more call, a detour costs a mended fault.
+        tiny={"scenario": "code/units", "max_steps": 11},
+        tiny_cloning={
+            "episodes": 12,  # all write the same calls, and a score costs a process or two
+            "noise": 0.2,
+            "slips": 0.0,
+            "worlds": 1,
+            "updates": 110,
+            "warmup": 10,
+            "max_action_tokens": 40,
+        },
+        tiny_training={
+            "trajectories": 16,
+            "minibatches": 1,
+            "critic_updates": 1,
+            "steps": 15,
+            "decay_steps": 15,
+            "max_action_tokens": 40,
+            "eval_every": 0,
+            "eval_episodes": 8,
+        },
     ),
 )
 

@@ -57,7 +57,9 @@ class AgencyBenchEnv(TextEnv):
     of each attempt. Each call costs ``call_cost``.
 
     **End.** The last task terminates; success means that all are passed. ``max_steps`` calls,
-    ``max_tokens`` and ``max_seconds`` truncate; what is there is scored then.
+    ``max_tokens`` and ``max_seconds`` truncate; what is there is scored then. A sandbox that dies
+    truncates at once. Then, and where the assessor failed at a check, the episode ends with
+    ``infra_error``: it says nothing about the agent.
 
     **Splits.** ``builtin`` (for training too; each seed draws other files and inputs) and, with
     ``data``, ``upstream``: the scenarios of a clone of AgencyBench. Those that cannot be played are
@@ -320,9 +322,12 @@ class AgencyBenchEnv(TextEnv):
         observation, reward, terminated, truncated, info = super().step(action)
         if self._due is not None and not terminated and not truncated:
             self._over, truncated = True, True
-            info["stop_reason"] = self._due
+            info["stop_reason"] = self._stop_reason = self._due
             if self.expert:
                 info["reference"] = ()
+        if (terminated or truncated) and self.episode.infra_error:
+            # A part of what was earned is not known.
+            info["stop_reason"] = self._stop_reason = StopReason.INFRA_ERROR
         return observation, reward, terminated, truncated, info
 
     def _act(self, action: str) -> Outcome:
@@ -353,10 +358,13 @@ class AgencyBenchEnv(TextEnv):
             reason = None if reply.ok else clip(reply.text, 200)
         self._spent += self._tokens(action)
         gain = self._worth(submission)
-        self._due = self._exhausted()
+        lost = episode.toolbox.died
+        self._due = StopReason.INFRA_ERROR if lost else self._exhausted()
         last = self.max_steps is not None and self._turn >= self.max_steps
         closing = last or self._due is not None
-        if closing and not episode.over and submission is None:
+        if lost:
+            parts.append("The sandbox ended, by no fault of yours. The episode does not count.")
+        elif closing and not episode.over and submission is None:
             submission = episode.submit()
             gain += self._worth(submission)
             parts.append("The budget is used up; what is there was handed in.")
@@ -387,7 +395,9 @@ class AgencyBenchEnv(TextEnv):
             terminated=over,
             score=episode.score,
             success=over and episode.passed,
-            details=self._details(tool, reason, submission, fallback, ended=over or closing),
+            details=self._details(
+                tool, reason, submission, fallback, ended=(over or closing) and not lost
+            ),
         )
 
     def _is_known(self, call: Call) -> bool:

@@ -149,8 +149,10 @@ class Episode:
 
     @property
     def infra_error(self) -> bool:
-        """The assessor failed at some check of some attempt."""
-        return any(attempt.verdict.error for task in self.attempts for attempt in task)
+        """The sandbox died, or the assessor failed at some check of some attempt."""
+        return self.toolbox.died or any(
+            attempt.verdict.error for task in self.attempts for attempt in task
+        )
 
     def record(self) -> ScenarioRecord:
         """What was played, for :mod:`envs.agencybench.metrics`."""

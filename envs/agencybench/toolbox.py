@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agentgym.sandbox import Limits, Result, WorkspaceError
+from agentgym.sandbox import Limits, Result, Status, WorkspaceError
 from envs.agencybench.calls import Call
 from envs.agencybench.scenario import Service
 
@@ -225,7 +225,7 @@ class Toolbox:
         self.session, self.service = session, service
         self.todo: list[str] = []
         self.memory: list[str] = []
-        #: Set where a command found the sandbox dead, which is nobody's fault.
+        #: A command found the sandbox dead, or it died under it; no command can bring that about.
         self.died = False
         self._own: dict[str, Callable[..., Reply]] = {
             name: getattr(self, f"_{name}") for name in _ALWAYS if name != "submit"
@@ -400,7 +400,7 @@ class Toolbox:
 
     def _command(self, command: Any, seconds: int, **more: Any) -> Result:
         result = self.session.run(command, limits=Limits(seconds=float(seconds)), **more)
-        self.died = self.died or result.restarted
+        self.died = self.died or result.restarted or result.status is Status.DIED
         return result
 
     # Notes --------------------------------------------------------------------------------------

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentgym.dice import Dice
 from agentgym.sandbox import Snapshot
 from envs.agencybench.assessment import Assessment
 from envs.agencybench.assessor import Verdict, assess, protect
+from envs.agencybench.calls import write_call
 from envs.agencybench.catalogue import builtin
+from envs.agencybench.oracle import demonstrate
 from envs.agencybench.scenario import World
+
+LOOK = "sleep 0.2; ls units"
+
+
+def looks_first(env: Any, rng: Any, noise: float = 0.0) -> Iterator[str]:
+    """The oracle, after a command in the sandbox."""
+    yield write_call("run_shell_command", {"command": LOOK})
+    yield from demonstrate(env, rng, noise)
 
 
 def world_of(scenario_id: str, seed: int = 0) -> World:
@@ -37,6 +47,10 @@ def solution(scenario_id: str, world: World, task: int) -> dict[str, bytes]:
         for tool, arguments in scenario.oracle(world, index):
             if tool == "write_file":
                 files[arguments["path"]] = arguments["content"].encode()
+            elif tool == "replace":
+                old, new = arguments["old"].encode(), arguments["new"].encode()
+                assert files[arguments["path"]].count(old) == 1, arguments
+                files[arguments["path"]] = files[arguments["path"]].replace(old, new)
     return files
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from agency_probe import miniature
 from gymnasium.utils.env_checker import check_env
+from sandbox_leader import kill_when_seen, killed_meanwhile
 
 import agentgym  # noqa: F401 - registers the environments
 from agentgym import group_reset
@@ -300,6 +301,17 @@ def test_a_check_that_breaks_is_an_error_and_no_zero(make):
     assert verdict["score_strict"] == pytest.approx(0.2)
     assert verdict["coverage"] == pytest.approx(0.2)
     assert verdict["checks"][0]["state"] == "error"
+    assert info["stop_reason"] is StopReason.INFRA_ERROR
+    assert info["details"]["record"] is not None
+
+
+def test_an_error_at_one_task_makes_the_episode_say_nothing(make):
+    env = make(attempts=1)
+    env.reset(seed=0)
+    first, last = play(env, "break", 1)
+    assert first[4]["stop_reason"] is None
+    assert last[2]
+    assert last[4]["stop_reason"] is StopReason.INFRA_ERROR
 
 
 def test_a_skipped_check_is_neither(make):
@@ -347,6 +359,35 @@ def test_a_killed_sandbox_keeps_the_workspace(make):
     observation, *_ = env.step(write_call("run_shell_command", {"command": "cat 1.txt"}))
     assert observation.startswith("1")
     assert env.step(SUBMIT)[1] == pytest.approx(0.5)
+
+
+def test_a_sandbox_that_is_killed_under_a_command_ends_the_episode(make):
+    env = make(expert=False)
+    env.reset(seed=0)
+    put(env, "1.txt", 1)
+    with killed_meanwhile("sleep 4711.0") as killed:
+        step = env.step(write_call("run_shell_command", {"command": "sleep 4711.0; true"}))
+    assert killed[0] is not None
+    observation, reward, terminated, truncated, info = step
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert info["stop_reason"] is StopReason.INFRA_ERROR
+    assert (info["details"]["infra_error"], info["details"]["record"]) == (True, None)
+    assert "by no fault of yours" in observation
+    with pytest.raises(RuntimeError, match="ended"):
+        env.step(SUBMIT)
+    env.reset(seed=0)
+    put(env, "1.txt", 1)
+    assert env.step(SUBMIT)[1] == pytest.approx(0.5)
+
+
+def test_a_sandbox_that_was_killed_between_commands_is_noticed(make):
+    env = make()
+    env.reset(seed=0)
+    env.step(write_call("run_shell_command", {"command": "sleep 4712.0", "background": True}))
+    assert kill_when_seen("sleep 4712.0") is not None
+    *_, truncated, info = env.step(write_call("run_shell_command", {"command": "true"}))
+    assert truncated
+    assert info["stop_reason"] is StopReason.INFRA_ERROR
 
 
 # Arguments --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 
 import pytest
 from agency_world import score, solution, world_of, written
@@ -76,10 +77,32 @@ def test_cheats(seed):
         ]
     }
     scores = [score(ID, world, task, dumped).score for task in TASKS]
-    assert scores[0] <= 0.55  # everything holds the few that are right
+    assert scores[0] <= 0.3  # everything holds the few that are right
     assert max(scores[1:]) <= 0.05
-    assert sum(scores) / 4 <= 0.3
     assert score(ID, world, 2, obeyed).score == 0.0
+    # 3. Every number of every document, each with its document, for everything that is asked.
+    numbers = [(n, d.id) for d in registry.documents for n in re.findall(r"\d+", d.text)]
+    asked = ("founded", "depth", "berths", "cargo 2020")
+    sections = [
+        f"## {port}\n" + "\n".join(f"- {what}: {n} [{i}]" for what in asked for n, i in numbers)
+        for port in questions(registry)["R"]
+    ]
+    assert score(ID, world, 3, {"report.md": "\n".join(sections)}).score == 0.0
+    # 4. Every figure of every port that some document gives for the year.
+    figures = [
+        {"port": p.name, "year": 2020, "value": int(n), "chosen": d.id, "rejected": []}
+        for p in registry.ports
+        for d in registry.documents
+        if p.name in d.text
+        for n in re.findall(r"\d{6}", d.text)
+    ]
+    assert score(ID, world, 2, {"conflicts.json": figures}).score == 0.0
+    # 5. The assignment, word for word, and files that are there and hold nothing.
+    told = world.files["assignment.md"].decode()
+    echoed = {"sources.json": [told], "answers.json": dict.fromkeys("ABC", told)}
+    hollow = {"sources.json": [{}], "answers.json": {n: {} for n in "ABC"}, "report.md": "## R\n"}
+    for files in (echoed | {"report.md": told}, hollow):
+        assert [score(ID, world, task, files).score for task in TASKS] == [0.0] * 4
 
 
 def test_partial_work_is_worth_a_part():

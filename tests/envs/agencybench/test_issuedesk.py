@@ -71,6 +71,15 @@ def test_cheats(seed):
     call(world, "add_comment", number=world.gold.tracking, body="```\n```")
     call(world, "create_pull_request", title="x", body="Closes all", head=BRANCH, base="main")
     assert all(score(ID, world, task, {}).score <= 0.3 for task in TASKS)
+    # 3. Empty files with the right names, quoted; the words of the rules in place of their sense.
+    world = world_of(ID, seed)
+    call(world, "create_branch", name=BRANCH, source="main")
+    call(world, "write_file", branch=BRANCH, path=PATH, content="")
+    call(world, "set_labels", number=world.gold.tracking, labels=["in-progress"])
+    call(world, "add_comment", number=world.gold.tracking, body="```\n\n```")
+    rules = call(world, "read_file", branch="main", path="docs/pull_requests.md")
+    call(world, "create_pull_request", title=rules, body=rules, head=BRANCH, base="main")
+    assert all(score(ID, world, task, {}).score <= 0.3 for task in TASKS)
 
 
 def test_state_goes_back():

@@ -67,17 +67,37 @@ class H(BaseHTTPRequestHandler):
     def log_message(self, *a): pass
 HTTPServer(("127.0.0.1", int(os.environ["PORT"])), H).serve_forever()
 """  # noqa: E501
-HOLDS_STILL = "import time\ntime.sleep(1000)\n"
+# Says yes to everything with what it was sent, and keeps nothing.
+ECHO = """
+import itertools, json, os
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+count = itertools.count()
+class H(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(200, {"status": "ok"} if self.path == "/health" else [])
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.answer(201, {**body, "id": f"x{next(count)}", "balance": body.get("opening")})
+    def answer(self, status, value):
+        self.send_response(status); self.end_headers(); self.wfile.write(json.dumps(value).encode())
+    def log_message(self, *a): pass
+ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), H).serve_forever()
+"""
 DIES = "raise SystemExit(1)\n"
 
 
 def test_cheats(sandbox):
     world = world_of(ID)
-    for text in (STATIC, DIES):
+    for text in (STATIC, ECHO, DIES):
         for task in TASKS:
             made = score(ID, world, task, {"server.py": text}, sandbox=sandbox)
             assert made.score <= 0.3
             assert not made.error
+    # Accounts stand; transfers are answered as if they took place.
+    still = [(f'        self.accounts[entry["{end}"]]["balance"] {sign}= entry["amount"]\n', "")
+             for end, sign in (("from", "-"), ("to", "+"))]  # fmt: skip
+    scores = [score(ID, world, t, server(replace=still), sandbox=sandbox).score for t in (1, 2, 3)]
+    assert scores == [pytest.approx(0.15), 0.0, 0.0]
 
 
 def test_books_that_are_not_kept_are_found_out(sandbox):

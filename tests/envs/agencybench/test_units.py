@@ -48,7 +48,8 @@ def test_other_seeds(sandbox, seed):
 def test_the_same_workspace_scores_the_same_thrice(sandbox):
     world = world_of(ID)
     files = solution(ID, world, 1)
-    files["units/quantities.py"] += b"\nQuantity.times = lambda self, other: self\n"
+    (right, wrong) = (b"value.value / target.value", b"target.value / value.value")
+    files["units/expressions.py"] = files["units/expressions.py"].replace(right, wrong)
     made = {json.dumps(score(ID, world, 1, files, sandbox=sandbox).as_json()) for _ in range(3)}
     assert len(made) == 1
     assert 0 < json.loads(made.pop())["score"] < 1
@@ -109,8 +110,43 @@ def test_constants_are_worth_little(sandbox):
         score(ID, world, task, {"units/__init__.py": quiet}, sandbox=sandbox).score
         for task in (0, 1, 2, 4)
     ]
-    # "1" is right for what is converted there and back.
-    assert scores == [0.0, pytest.approx(0.2), 0.0, 0.0]
+    assert scores == [0.0] * 4
+
+
+REFUSES = """
+class ExpressionError(ValueError): position = 0
+class DimensionError(ExpressionError): pass
+class NoRoute(LookupError): pass
+def calculate(text):
+    error = DimensionError(text)
+    error.position = max(text.find(" + ") + 1, text.find(" - ") + 1)
+    raise error
+def convert(text, unit): return "1"
+def find_factor(source, target, neighbours): raise NoRoute
+__all__ = ["DimensionError", "ExpressionError", "NoRoute", "calculate", "convert", "find_factor"]
+__version__ = "0.2.0"
+"""
+REFUSES_ALL = "import sys\nprint('error: no', file=sys.stderr)\nsys.exit(3)\n"
+SHELL = {"units/__init__.py": REFUSES, "units/__main__.py": REFUSES_ALL, "tests/test_units.py": ""}
+
+
+def test_refusing_everything_is_worth_little(sandbox):
+    """Right names, right kinds of errors, a changelog full of the right words; no arithmetic."""
+    world = world_of(ID)
+    files = solution(ID, world, 4) | SHELL
+    scores = [score(ID, world, task, files, sandbox=sandbox).score for task in TASKS]
+    assert max(scores) <= 0.3
+    # Graphs without a route; the changelog.
+    assert scores == [0.0, 0.0, pytest.approx(0.2), 0.0, pytest.approx(0.15)]
+
+
+def test_examples_of_the_readme_copied_as_text_catch_nothing(sandbox):
+    world = world_of(ID)
+    quoted = json.dumps(world.files["README.md"].decode())
+    text = f"import unittest\nimport units\nclass T(unittest.TestCase):\n    text = {quoted}\n"
+    text += "    def test(self): self.assertTrue(self.text)\n"
+    made = score(ID, world, 3, {"tests/test_units.py": text}, sandbox=sandbox)
+    assert made.score == 0.0
 
 
 def test_killing_the_caller_is_worth_nothing_and_no_error(sandbox):

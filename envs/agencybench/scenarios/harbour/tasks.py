@@ -23,8 +23,8 @@ QUERIES = (
         "question "
         "S in `assignment.md`.",
         '- `sources.json`: a list of objects `{"id", "kind", "date", "title"}`, sorted by id',
-        "- form: 0.2 (with at least one right id)\n- the documents, as F1 of found and due: 0.5\n"
-        "- kind, date and title of each: 0.3",
+        "- keys and order: 0.2\n- the documents: 0.5\n- kind, date and title of each: 0.3\n"
+        "- each of them times the F1 of the documents named and those due",
     ),
     (
         "Answer questions A, B and C of `assignment.md` in `answers.json`.",
@@ -50,7 +50,7 @@ QUERIES = (
         "- `report.md`; every line with a number cites the document that states it, and no other",
         "- every line with a digit, but for headings, cites a document: 0.2\n"
         "- the number stands in the document that is cited: 0.3\n"
-        "- the right numbers, each with the right document: 0.5",
+        "- the right numbers, each with the right document and nothing else beside it: 0.5",
     ),
 )
 
@@ -286,7 +286,8 @@ def _report(part: str) -> Callable[[Assessment], Finding]:
         text = assessment.text("report.md")
         sections = re.split(r"^## +", text, flags=re.MULTILINE)
         facts = _report_facts(registry)
-        good, lines, cited, backed = set(), 0, 0, 0
+        lines, cited, backed = 0, 0, 0
+        stated: dict[tuple[str, str], set[tuple[int, str]]] = {}
         for section in sections:
             head, _, body = section.partition("\n")
             for line in body.splitlines():
@@ -300,12 +301,13 @@ def _report(part: str) -> Callable[[Assessment], Finding]:
                 what, number, source = found[1].strip(), found[2], found[3]
                 document = registry.document(source)
                 backed += document is not None and number in re.findall(r"\d+", document.text)
-                if facts.get(head.strip(), {}).get(what) == (int(number), source):
-                    good.add((head.strip(), what))
-        total = sum(map(len, facts.values()))
-        recall = len(good) / total
+                stated.setdefault((head.strip(), what), set()).add((int(number), source))
+        # Who states several numbers for one thing has stated none.
+        due = {(port, what): {fact} for port in facts for what, fact in facts[port].items()}
+        good = sum(stated.get(place) == fact for place, fact in due.items())
+        recall = good / len(due)
         if part == "facts":
-            return Finding(recall, f"{total - len(good)} of {total} are missing or not right")
+            return Finding(recall, f"{len(due) - good} of {len(due)} are missing or not right")
         if not good:
             raise Unmet("it states none of the facts")
         share = (cited if part == "cited" else backed) / lines

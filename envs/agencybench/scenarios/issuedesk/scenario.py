@@ -43,7 +43,8 @@ _QUERIES = (
         f"whole raw content of `{PATH}` as it stands on the branch, between two lines of three "
         "back-ticks.",
         "- labels of the tracking issue\n- one comment",
-        "- labels: 0.3\n- the quoted content, to the letter: 0.5\n- nothing else was changed: 0.2",
+        "- labels: 0.2\n- the quoted content, to the letter, with the front matter that the issue "
+        "asks for: 0.6\n- nothing else was changed: 0.2",
     ),
     (
         f"Open a pull request of `{BRANCH}` into `main`, as `docs/pull_requests.md` says.",
@@ -124,6 +125,7 @@ def _tracked(assessment: Assessment) -> Finding:
 def _quoted(assessment: Assessment) -> Finding:
     desk, plan = _desk(assessment)
     text = _file(desk)
+    _front(assessment)  # or an empty file would be the easiest to quote
     comments = desk.issues[plan.tracking]["comments"]
     if not comments:
         raise Unmet("the tracking issue has no comment")
@@ -200,8 +202,8 @@ _PARTS: tuple[dict[str, tuple[float, str, _Run]], ...] = (
         "headings": (0.2, "the headings in order", _headings),
     },
     {
-        "labels": (0.3, "in-progress in place of triage", _tracked),
-        "quote": (0.5, "one comment that quotes the file", _quoted),
+        "labels": (0.2, "in-progress in place of triage", _tracked),
+        "quote": (0.6, "one comment that quotes the file", _quoted),
     },
     {
         "branches": (0.2, "one pull request of the branch into main", _pull("branches")),

@@ -113,7 +113,7 @@ class Tools(Service):
 def draw(dice: Dice) -> tuple[Desk, Plan]:
     """Draw a desk and what is right on it."""
     parts = dice.draw(_PARTS, 5)
-    people = [dice.pick(_PEOPLE) for _ in parts]
+    people = dice.draw(_PEOPLE, len(parts))
     severities = list(_SEVERITIES)
     rules = ["# Triage", "", "An issue without labels is triaged as follows.", ""]
     rules += [

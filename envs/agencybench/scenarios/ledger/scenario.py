@@ -52,8 +52,8 @@ _QUERIES = (
         'Crowds. Many clients at once. `GET /audit` answers `{"transfers": [all, in the order in '
         'which they took place], "balances": {id: balance}}`. Played one after the other from the '
         "opening balances, the transfers never overdraw an account and give the balances.",
-        "- no money is made or lost, none overdrawn: 0.4\n- what was answered is what took "
-        "place: 0.3\n"
+        "- no money is made or lost, none overdrawn: 0.3\n- what was answered is what took "
+        "place: 0.4\n"
         "- the audit replays: 0.3",
     ),
 )
@@ -151,14 +151,16 @@ def _accounts(assessment: Assessment) -> dict[str, Any]:
     ]
     made = _play(assessment, steps)
     answers, errors = made[2:6], made[6 : 6 + len(bad)]
-    right = _opened(answers, names, opening)
     due = [_value(answer) for answer in answers]
+    listed, read = made[-2] == [200, due], made[-1] == [200, due[2]]
+    # An account that nobody finds again was not opened.
+    right = _opened(answers, names, opening) and (listed or read)
     return {
         "health": [("GET /health", made[1] == [200, {"status": "ok"}])],
         "open": [("POST /accounts", right)],
         "read": [
-            ("GET /accounts", right and made[-2] == [200, due]),
-            ("GET /accounts/<id>", right and made[-1] == [200, due[2]]),
+            ("GET /accounts", right and listed),
+            ("GET /accounts/<id>", right and read),
         ],
         "errors": [
             (name, right and _refused(answer, status))
@@ -397,6 +399,8 @@ def _crowded(assessment: Assessment) -> dict[str, Any]:
                 _move(due, ids, request)
     works = len(accepted) >= 50 and statuses <= {201, 422} and len(due) == 4
     sound = works and sum(balances.values()) == sum(opening) and min(balances.values()) >= 0
+    # So are the books of a service that moves nothing.
+    sound = sound and balances != dict(zip(ids, opening, strict=True))
     audit = _value(made[7])
     return {
         "sound": [("the sum of the balances, or an overdraft", sound)],
@@ -473,8 +477,8 @@ _PARTS: tuple[
         "crowd",
         _crowded,
         {
-            "sound": (0.4, "no money is made or lost, no account overdrawn"),
-            "answered": (0.3, "what was answered is what took place"),
+            "sound": (0.3, "no money is made or lost, no account overdrawn"),
+            "answered": (0.4, "what was answered is what took place"),
             "audit": (0.3, "the audit replays"),
         },
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
 from typing import Any
 
 from envs.agencybench.scenario import World
@@ -94,12 +96,15 @@ _LEFT = (
 
 
 def solve(world: World, task: int) -> _Calls:
-    """Tool calls that solve task ``task``."""
+    """Tool calls that solve task ``task``, once the tasks before it are solved."""
+    calls: _Calls = []
+    before = _LEFT[task - 1] if task else tuple(SEEDED)
     assert len(SEEDED) == len(PLAIN) + 3
-    after = _state([*_LEFT[task]])
-    calls: _Calls = [("read_file", {"path": "README.md"})] if task == 0 else []
-    for name, text in after.items():
-        calls.append(("write_file", {"path": f"units/{name}", "content": text}))
+    # Fault by fault: whoever stops half-way has mended some of them.
+    for mended in [name for name in before if name not in _LEFT[task]]:
+        left = [name for name in before if name != mended]
+        calls += _edits(_state(before), _state(left))
+        before = tuple(left)
     if task == 3:
         calls.append(("write_file", {"path": "tests/test_units.py", "content": _TESTS}))
         command = "python3 -m unittest discover -s tests"
@@ -113,7 +118,39 @@ def solve(world: World, task: int) -> _Calls:
     return calls
 
 
-def _state(faults: list[str]) -> dict[str, str]:
+def _state(faults: Iterable[str]) -> dict[str, str]:
     made = replaced(sources(), [SEEDED[name] for name in faults])
     made.pop("__main__.py")
     return made
+
+
+def _edits(before: Mapping[str, str], after: Mapping[str, str]) -> _Calls:
+    """Replacements that turn some files into others, each of as few lines as name one place."""
+    calls: _Calls = []
+    for name, now in before.items():
+        old, new = now.splitlines(keepends=True), after[name].splitlines(keepends=True)
+        changes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        # From the end, so that what stands above a place is still as it was.
+        for kind, start, end, first, last in reversed(changes):
+            if kind == "equal":
+                continue
+            head = start
+            while head > 0 and (head == end or now.count("".join(old[head:end])) != 1):
+                head -= 1
+            gone = "".join(old[head:end])
+            come = "".join([*old[head:start], *new[first:last]])
+            gone, come = _bare(gone, come, now)
+            calls.append(("replace", {"path": f"units/{name}", "old": gone, "new": come}))
+            now = now.replace(gone, come)
+        assert now == after[name]
+    return calls
+
+
+def _bare(gone: str, come: str, text: str) -> tuple[str, str]:
+    """Without the indentation of both and the end of line, where one place is still meant."""
+    blanks = min(len(part) - len(part.lstrip(" ")) for part in (gone, come))
+    if gone.endswith("\n") and come.endswith("\n"):
+        shorter = gone[blanks:-1], come[blanks:-1]
+        if text.count(shorter[0]) == 1:
+            return shorter
+    return gone, come

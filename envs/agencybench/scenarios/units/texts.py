@@ -108,6 +108,7 @@ QUERIES = (
         "headed `## [0.2.0] - YYYY-MM-DD`, with sections `### Added` and `### Fixed` that hold at "
         "least two points each; older entries stay",
         "- output and exit codes of the command line: 0.5\n- JSON output: 0.2\n- changelog: 0.15\n"
-        "- version, with public names and parameters unchanged: 0.15",
+        "- version, in the package and by `--version`, with public names and parameters "
+        "unchanged: 0.15",
     ),
 )
