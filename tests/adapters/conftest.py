@@ -14,6 +14,7 @@ LIBRARIES = {
     "skyrl_gym": "skyrl_gym",
     "torchrl": "torchrl",
     "trl": "trl",
+    "verifiers": "verifiers",
 }
 
 
