@@ -199,20 +199,18 @@ def test_without_a_browser_nothing_is_scored():
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("task", [0, pytest.param(3, marks=pytest.mark.slow)])
-def test_the_oracle_is_right(sandbox, task):
-    made = scored(sandbox, task, page())
+def test_the_oracle_is_right(sandbox):
+    made = scored(sandbox, 0, page())
     assert made.score == 1.0, made.as_json()
 
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 3))
-def test_other_seeds_and_the_same_score_thrice(sandbox, seed):
-    for task in TASKS:
-        made = {json.dumps(scored(sandbox, task, page(), seed).as_json()) for _ in range(3)}
-        assert len(made) == 1
-        assert json.loads(made.pop())["score"] == 1.0
+@pytest.mark.parametrize("task", TASKS)
+def test_another_seed_and_the_same_score_thrice(sandbox, task):
+    made = {json.dumps(scored(sandbox, task, page(), 1).as_json()) for _ in range(3)}
+    assert len(made) == 1
+    assert json.loads(made.pop())["score"] == 1.0
 
 
 @pytest.mark.browser

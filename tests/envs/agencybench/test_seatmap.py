@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 
+import gymnasium as gym
+import numpy as np
 import pytest
 from agency_world import score, solution, world_of
 
+import agentgym  # noqa: F401 - registers the environments
 from agentgym.sandbox import shared_sandbox
+from envs.agencybench.browser import read_png
+from envs.agencybench.oracle import demonstrate
 from envs.agencybench.scenario import State
 
 ID = "frontend/seatmap"
@@ -43,9 +48,8 @@ def test_without_a_browser_nothing_is_scored():
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("task", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_the_oracle_is_right(sandbox, task):
-    made = scored(sandbox, task, page())
+def test_the_oracle_is_right(sandbox):
+    made = scored(sandbox, 0, page())
     assert made.score == 1.0, made.as_json()
 
 
@@ -58,12 +62,11 @@ def test_doing_nothing_is_worth_nothing(sandbox):
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 3))
-def test_other_seeds_and_the_same_score_thrice(sandbox, seed):
-    for task in TASKS:
-        made = {json.dumps(scored(sandbox, task, page(), seed).as_json()) for _ in range(3)}
-        assert len(made) == 1
-        assert json.loads(made.pop())["score"] == 1.0
+@pytest.mark.parametrize("task", TASKS)
+def test_another_seed_and_the_same_score_thrice(sandbox, task):
+    made = {json.dumps(scored(sandbox, task, page(), 1).as_json()) for _ in range(3)}
+    assert len(made) == 1
+    assert json.loads(made.pop())["score"] == 1.0
 
 
 SHELL = "<!doctype html><div id=stage>Stage</div><p>Total: <span id=total>0</span></p>"
@@ -76,11 +79,48 @@ HARD_CODED = SHELL + "".join(
 )
 
 
+# Every seat at once taken and chosen, and all the words of the rubric.
+ALL_AT_ONCE = SHELL + "".join(
+    f"<button data-seat={row}{n} aria-pressed=true aria-disabled=true "
+    f"style='width:30px;height:30px'>{row}{n}</button>" + ("<br>" if n == 12 else "")
+    for row in "ABCDEFGH"
+    for n in range(1, 13)
+)
+STUFFED = ALL_AT_ONCE + "<div id=legend>" + "".join(
+    f"<span data-kind={kind}><i>#</i>{kind}</span>" for kind in ("free", "taken", "selected")
+)  # fmt: skip
+
+
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.parametrize("html", [SHELL, HARD_CODED], ids=["shell", "hard-coded"])
+@pytest.mark.parametrize("html", [HARD_CODED, STUFFED], ids=["hard-coded", "stuffed"])
 def test_cheats(sandbox, html):
-    assert max(scored(sandbox, task, {"index.html": html}).score for task in TASKS) <= 0.3
+    scores = [scored(sandbox, task, {"index.html": html}).score for task in TASKS]
+    assert max(scores) <= 0.3, scores
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_page_without_seats_is_worth_nothing(sandbox):
+    assert scored(sandbox, 0, {"index.html": SHELL}).score == 0.0
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_an_episode_by_the_oracle(sandbox):
+    """All tasks through the environment, with the pictures that checks look at."""
+    kept = {}
+    env = gym.make("AgencyBench-v0", scenario=ID, artefacts=kept.__setitem__)
+    env.reset(seed=4)
+    for action in demonstrate(env, np.random.default_rng(0)):
+        *_, terminated, truncated, info = env.step(action)
+        if terminated or truncated:
+            break
+    env.close()
+    assert (info["success"], info["score"], info["stop_reason"]) == (True, 1.0, "solved")
+    assert info["details"]["coverage"] == 1.0
+    assert {name.rpartition("/")[2] for name in kept} == {"map.png", "narrow.png"}
+    assert all(read_png(shot).height == 720 for shot in kept.values())
 
 
 @pytest.mark.browser
