@@ -34,6 +34,17 @@ _BACKEND = "agentgym-file"
 _ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 
 _LAUNCHING = threading.Lock()
+# Arguments of vLLM's without whose values the policy's promises would not hold.
+_SETTLED = frozenset(
+    {
+        "generation_config",
+        "logprobs_mode",
+        "override_generation_config",
+        "skip_tokenizer_init",
+        "weight_transfer_config",
+        "worker_extension_cls",
+    }
+)
 
 
 class EngineDied(RuntimeError):
@@ -105,6 +116,10 @@ class EngineOptions:
             )
         if not 0 < self.memory <= 1:
             raise ValueError(f"memory must lie in (0, 1], got {self.memory!r}")
+        for name in _SETTLED & set(self.engine_args):
+            raise ValueError(
+                f"engine_args must leave {name} alone: log-probs and weight updates rest on it"
+            )
 
 
 class VllmEngine:

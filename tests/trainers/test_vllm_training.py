@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +107,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any,
         yield f"{address}/v1", lm, folder / "model"
     finally:
         server.terminate()
-        server.wait(60)
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(60)
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)  # whatever is left of it
+        server.wait()
         log.close()
 
 
@@ -113,10 +119,10 @@ def test_an_evaluation_through_its_server(served: tuple[str, Any, Path], tmp_pat
     url, _, _ = served
     out = tmp_path / "result.json"
     done = python(
-        "-c", "import sys, toy_rounds\nfrom agentgym.cli import main\nsys.exit(main(sys.argv[1:]))",
-        "eval", "--env", "ToyRounds-v0", "--policy", "openai", "--base-url", url, "--model", "toy",
-        "--out", str(out), "--temperature", "1.0", "--max-action-tokens", "8", "--action-format",
-        "bare", cwd=tmp_path, PYTHONPATH=os.pathsep.join([str(ROOT / "tests/support"), str(ROOT)]),
+        "-m", "agentgym", "eval", "--env", "toy_rounds:ToyRounds-v0", "--policy", "openai",
+        "--base-url", url, "--model", "toy", "--out", str(out), "--temperature", "1.0",
+        "--max-action-tokens", "8", "--action-format", "bare",
+        cwd=tmp_path, PYTHONPATH=str(ROOT / "tests/support"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads(out.read_text())
@@ -124,6 +130,9 @@ def test_an_evaluation_through_its_server(served: tuple[str, Any, Path], tmp_pat
     assert result["complete"] is True
     assert (numbers["episodes"], numbers["lost"]) == (6, 0)
     assert numbers["prompt_tokens"]["total"] > numbers["action_tokens"]["total"] > 0
+    low, high = numbers["success"]["interval"]
+    assert 0 <= low <= numbers["success"]["mean"] <= high <= 1
+    assert set(result["summary"]["by_type"]) == {"parity 0", "parity 1"}
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])

@@ -356,6 +356,12 @@ def test_options_out_of_range_are_refused(name: str, value: Any) -> None:
         EngineOptions(**({"model": "m", "max_context": 9} | {name: value}))
 
 
+def test_arguments_that_exactness_rests_on_are_not_to_be_changed() -> None:
+    with pytest.raises(ValueError, match="must leave logprobs_mode alone"):
+        EngineOptions(model="m", max_context=9, engine_args={"logprobs_mode": "raw_logprobs"})
+    EngineOptions(model="m", max_context=9, engine_args={"block_size": 64})
+
+
 def test_a_model_made_here_is_saved_for_the_engines(tmp_path: Path) -> None:
     import toy_rounds
 
