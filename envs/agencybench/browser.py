@@ -65,7 +65,8 @@ def browse(
     """Open the workspace in a browser and play steps.
 
     Steps: ``open PATH``, ``reload``, ``js SCRIPT ARGUMENTS…`` (with ``return``), ``click
-    SELECTOR``, ``focus SELECTOR``, ``keys KEY…``, ``wait SECONDS``, ``until SCRIPT SECONDS``
+    SELECTOR``, ``tap SCRIPT`` (a press of the mouse where the script says: ``[x, y]`` or ``{x, y}``
+    in the viewport), ``focus SELECTOR``, ``keys KEY…``, ``wait SECONDS``, ``until SCRIPT SECONDS``
     (whether it came true), ``viewport WIDTH HEIGHT``, ``screenshot`` (base64 PNG) and ``console``
     (what was logged since). ``Math.random`` of the page is seeded.
 

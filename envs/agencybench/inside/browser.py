@@ -78,6 +78,17 @@ def size(driver: Any, width: int, height: int) -> None:
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
+def tap(driver: Any, script: str) -> Any:
+    """Press and release the mouse at the place in the viewport that a script tells."""
+    driver.execute_script("window.scrollTo(0, 0)")
+    place = driver.execute_script(script)
+    x, y = (place["x"], place["y"]) if isinstance(place, dict) else place
+    at = {"x": float(x), "y": float(y), "button": "left", "clickCount": 1}
+    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+        driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, **at})
+    return [float(x), float(y)]
+
+
 def play(driver: Any, address: str, step: list[Any]) -> Any:
     """Play one step and return what came of it."""
     import time
@@ -98,6 +109,8 @@ def play(driver: Any, address: str, step: list[Any]) -> Any:
     if name == "click":
         driver.find_element(By.CSS_SELECTOR, rest[0]).click()
         return None
+    if name == "tap":
+        return tap(driver, rest[0])
     if name == "focus":
         driver.execute_script("arguments[0].focus()", driver.find_element(By.CSS_SELECTOR, rest[0]))
         return None

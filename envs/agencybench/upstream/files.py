@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from envs.agencybench.upstream.policies import Seed
 
-__all__ = ["CloneError", "read_plain", "read_seed"]
+__all__ = ["CloneError", "read_observations", "read_plain", "read_references", "read_seed"]
 
 MOST_BYTES = 64 << 20
 _NEVER = (".DS_Store", "__pycache__", "claude", "eval_task.py", "evaluator.j2", ".git")
@@ -85,8 +87,8 @@ def read_seed(scenario: Path, seed: Seed) -> dict[str, bytes]:
     return files
 
 
-def _without(content: bytes, columns: frozenset[str], name: str) -> bytes:
-    """A parquet file without the columns that hold answers."""
+def _table(content: bytes, name: str) -> tuple[Any, Any]:
+    """The module for parquet files, and the table that one holds."""
     import io
 
     try:
@@ -96,9 +98,69 @@ def _without(content: bytes, columns: frozenset[str], name: str) -> bytes:
             f"{name} holds the answers in columns that must be dropped; that needs pyarrow: "
             "pip install 'agentgym-suite[math]'"
         ) from None
-    table = parquet.read_table(io.BytesIO(content))
+    try:
+        return parquet, parquet.read_table(io.BytesIO(content))
+    except Exception as error:
+        raise CloneError(f"{name} is no parquet file: {type(error).__name__}") from None
+
+
+def _without(content: bytes, columns: frozenset[str], name: str) -> bytes:
+    """A parquet file without the columns that hold answers."""
+    import io
+
+    parquet, table = _table(content, name)
     kept = [column for column in table.column_names if column not in columns]
     out = io.BytesIO()
     # The pandas part of the metadata repeats the dropped columns' names.
     parquet.write_table(table.select(kept).replace_schema_metadata(None), out)
     return out.getvalue()
+
+
+@lru_cache(maxsize=8)
+def read_observations(path: Path) -> dict[str, Any]:
+    """The observations of an equation: ``names`` of its inputs, and rows of output and inputs.
+
+    Returns:
+        ``train``, ``test`` and ``ood`` (elsewhere) beside ``names``.
+
+    Raises:
+        CloneError: If they are not there.
+    """
+    _, table = _table(read_plain(path), path.name)
+    try:
+        row = table.slice(0, 1).to_pylist()[0]
+        samples = row["samples"]
+        found = {
+            "train": row["training_set"], "test": samples["test"], "ood": samples["ood_test"],
+        }  # fmt: skip
+        names = [str(name) for name in row["symbols"][1:]]
+    except (IndexError, KeyError, TypeError):
+        raise CloneError(f"{path.name} holds no observations in the known form") from None
+    return {
+        "names": names,
+        **{name: [[float(v) for v in line] for line in rows] for name, rows in found.items()},
+    }
+
+
+@lru_cache(maxsize=2)
+def read_references(root: Path) -> dict[str, dict[str, Any]]:
+    """The problems of a folder of references, with their answers: family to number to problem.
+
+    Raises:
+        CloneError: If there is none.
+    """
+    import json
+
+    made: dict[str, dict[str, Any]] = {}
+    for path in _walk(root, frozenset()) if root.is_dir() else ():
+        parts = path.relative_to(root).parts
+        if len(parts) != 3 or path.suffix != ".json":
+            continue
+        try:
+            problem = json.loads(read_plain(path))
+        except ValueError:
+            raise CloneError(f"{path} is not valid JSON") from None
+        made.setdefault(parts[0], {})[parts[1]] = problem
+    if not made:
+        raise CloneError(f"the clone has no folder {root.name} with references")
+    return made

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
+import shutil
 import warnings
 from functools import lru_cache
 from pathlib import Path
@@ -13,9 +15,16 @@ from typing import Any
 from agentgym.dice import Dice
 from envs.agencybench.scenario import CAPABILITIES, Scenario, Task, World
 from envs.agencybench.upstream.checks import checks_for
-from envs.agencybench.upstream.files import CloneError, read_plain, read_seed
+from envs.agencybench.upstream.files import (
+    CloneError,
+    read_observations,
+    read_plain,
+    read_references,
+    read_seed,
+)
 from envs.agencybench.upstream.policies import SCENARIOS, UpstreamPolicy
 from envs.agencybench.upstream.sections import SectionError, Sections, split_task
+from envs.agencybench.upstream.tracker import BRIEF, tracker
 
 __all__ = ["CloneError", "load_clone"]
 
@@ -92,17 +101,39 @@ def _scenario(root: Path, name: str, policy: UpstreamPolicy) -> Scenario:
     tree = str(described.get("initial_tree", "")).replace("\\n", "\n")
     unavailable = f"it needs {policy.needs}" if policy.needs else None
     files: dict[str, bytes] = {}
+    answers: Any = None
     if unavailable is None and policy.seed is not None:
         try:
             files = read_seed(folder, policy.seed)
         except CloneError as error:
             unavailable = str(error)
+    if unavailable is None and policy.answers:
+        try:
+            read = read_observations if policy.answers == "observations" else read_references
+            answers = read(folder / policy.answers_at)
+        except CloneError as error:
+            unavailable = str(error)
+    unavailable = unavailable or _lacking(policy)
 
     def build(dice: Dice) -> World:
-        return World(dict(files), gold=dict(files), folders=policy.folders)
+        return World(
+            dict(files),
+            gold=answers if policy.answers else dict(files),
+            service=tracker() if policy.tracker else None,
+            folders=policy.folders,
+        )
 
-    text = "\n\n".join(part for part in (brief, tree) if part)
+    text = "\n\n".join(part for part in (brief, tree, BRIEF if policy.tracker else "") if part)
     return Scenario(identity, capability, text, tuple(tasks), build, policy.play, unavailable)
+
+
+def _lacking(policy: UpstreamPolicy) -> str | None:
+    """What of this machine a scenario lacks; None if nothing."""
+    modules = [name for name in policy.packages if importlib.util.find_spec(name) is None]
+    if modules:
+        return f"its programs need packages that are not installed: {', '.join(modules)}"
+    programs = [name for name in policy.programs if shutil.which(name) is None]
+    return f"it needs programs that are not installed: {', '.join(programs)}" if programs else None
 
 
 def _nothing(dice: Dice) -> World:

@@ -40,6 +40,12 @@ class UpstreamPolicy:
         folders: Empty folders to start with.
         needs: What it needs from outside, such that it cannot be played here; None if nothing.
         hidden_rubric: Its rubric names the answers.
+        answers: Where the answers stand that its checks compare with: a parquet file of
+            ``observations``, or a folder of ``references``; empty if they need none.
+        answers_at: That file or folder, in the scenario's folder.
+        packages: Modules that the agent's programs need beside the standard library.
+        programs: Programs that they need.
+        tracker: An issue tracker stands beside the workspace.
     """
 
     tasks: int
@@ -49,6 +55,11 @@ class UpstreamPolicy:
     folders: tuple[str, ...] = ()
     needs: str | None = None
     hidden_rubric: bool = False
+    answers: Literal["", "observations", "references"] = ""
+    answers_at: str = ""
+    packages: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    tracker: bool = False
 
 
 def _play(
@@ -62,6 +73,8 @@ def _play(
 
 _SECRET_COLUMNS = frozenset({"expression", "samples"})
 _EQUATION = Seed("workspace", "workspace", drop_columns=_SECRET_COLUMNS)
+_WEB = ("fastapi", "httpx")
+_FITTING = ("pandas", "pyarrow", "scipy")
 _AUTOGEN = "a clone of microsoft/autogen at the task's commit, which the scenario downloads"
 _BOTH_JUDGES = _play(0.6)
 
@@ -85,12 +98,17 @@ _GAME = (
 )
 
 SCENARIOS: dict[str, UpstreamPolicy] = {
-    "Backend/scenario1": UpstreamPolicy(5, "aee41435aa38734b", _play(1.0)),
-    "Backend/scenario2": UpstreamPolicy(5, "867113ec0196aeec", _play(1.0)),
+    "Backend/scenario1": UpstreamPolicy(
+        5, "aee41435aa38734b", _play(1.0), programs=("g++", "make")
+    ),
+    "Backend/scenario2": UpstreamPolicy(
+        5, "867113ec0196aeec", _play(1.0), programs=("javac", "java")
+    ),
     # The script never tries again, since its stop score is 0.
     "Backend/scenario3": UpstreamPolicy(5, "ac52a310edfa6be3", _play(1.0)),
     "Code/scenario1": UpstreamPolicy(
-        5, "c71f991493fc8c8a", _play(0.99), Seed("source", drop_columns=_SECRET_COLUMNS)
+        5, "c71f991493fc8c8a", _play(0.99), Seed("source", drop_columns=_SECRET_COLUMNS),
+        answers="observations", answers_at="source/equation.parquet", packages=_FITTING,
     ),
     "Code/scenario2": UpstreamPolicy(
         1, "5d77de477828a691", _play(0.8, "pristine", pass_at=0.8), needs=_AUTOGEN
@@ -101,19 +119,26 @@ SCENARIOS: dict[str, UpstreamPolicy] = {
     "Code/scenario4": UpstreamPolicy(
         5, "f045b734f165d9fd", _play(1.0, "shared"),
         Seed("source", leave_out=frozenset({"evaluation"})),
+        answers="references", answers_at="evaluation/data/references/test",
     ),
     "Code/scenario5": UpstreamPolicy(
         5, "ebbdac5d5606def1", _play(1.0, "shared"), Seed("source"),
         needs="web search and the models that the built pipeline calls",
     ),
     "Code/scenario6": UpstreamPolicy(
-        1, "bdabcec5824be1f5", _play(0.6, "shared", halt=True), _EQUATION
+        1, "bdabcec5824be1f5", _play(0.6, "shared", halt=True), _EQUATION,
+        answers="observations", answers_at="workspace/equation.parquet", packages=_FITTING,
     ),
     "Code/scenario7": UpstreamPolicy(
-        1, "bdabcec5824be1f5", _play(0.6, "shared", halt=True), _EQUATION
+        1, "bdabcec5824be1f5", _play(0.6, "shared", halt=True), _EQUATION,
+        answers="observations", answers_at="workspace/equation.parquet", packages=_FITTING,
     ),
-    "Code/scenario8": UpstreamPolicy(5, "eac615be8e876aec", _play(0.8)),
-    "Code/scenario9": UpstreamPolicy(5, "2100ff5c940dcd29", _play(0.8), Seed("source")),
+    "Code/scenario8": UpstreamPolicy(
+        5, "eac615be8e876aec", _play(0.8), packages=_WEB
+    ),
+    "Code/scenario9": UpstreamPolicy(
+        5, "2100ff5c940dcd29", _play(0.8), Seed("source"), packages=_WEB
+    ),
     **{
         f"Frontend/scenario{n}": UpstreamPolicy(5, digest, _BOTH_JUDGES)
         for n, digest in enumerate(_FRONTEND, 1)
@@ -123,8 +148,7 @@ SCENARIOS: dict[str, UpstreamPolicy] = {
         for n, digest in enumerate(_GAME, 1)
     },
     "MCP/scenario1": UpstreamPolicy(
-        5, "9ab80c90aef5fe41", _play(1.0, "shared"),
-        needs="a repository on GitHub and a token for it"
+        5, "9ab80c90aef5fe41", _play(1.0, "shared"), tracker=True
     ),
     "MCP/scenario2": UpstreamPolicy(
         5, "26adabc181fdd346", _play(1.0, "shared", halt=True),

@@ -133,7 +133,7 @@ def test_scenarios_without_their_files_say_so(real):
     missing = {name: made.unavailable for name, made in real.items() if made.unavailable}
     assert "no folder scenario2/desktop" in missing["upstream/MCP/scenario2"]
     assert "autogen" in missing["upstream/Code/scenario2"]
-    assert "GitHub" in missing["upstream/MCP/scenario1"]
+    assert "upstream/MCP/scenario1" not in missing
     for name in ("Code/scenario1", "Code/scenario4", "Code/scenario6", "Code/scenario9"):
         assert "no folder" in missing[f"upstream/{name}"]
     assert "upstream/Backend/scenario1" not in missing
@@ -146,7 +146,9 @@ def test_coverage_with_and_without_judges(real):
     assert real["upstream/MCP/scenario2"].coverage(none) == 1.0
     assert real["upstream/Research/scenario3"].coverage(none) == 1.0
     assert real["upstream/Game/scenario1"].coverage(none) == 0.0
-    assert real["upstream/Game/scenario1"].coverage(text) == 0.5
+    assert real["upstream/Game/scenario1"].coverage(frozenset({"browser"})) == pytest.approx(0.85)
+    assert real["upstream/Code/scenario1"].coverage(none) == pytest.approx(0.9)
+    assert real["upstream/Code/scenario1"].coverage(text) == 1.0
     assert all(scenario.coverage(both) == 1.0 for scenario in real.values())
 
 

@@ -8,7 +8,7 @@ from envs.agencybench.assessment import Assessment, Missing, Unmet
 from envs.agencybench.scenario import Check, Finding
 from envs.agencybench.upstream.sections import Sections
 
-__all__ = ["page_checks", "text_checks", "workspace_text"]
+__all__ = ["text_check", "text_checks", "vision_check", "workspace_text"]
 
 _MOST_CHARS = 60_000
 _MOST_OF_ONE = 12_000
@@ -57,18 +57,22 @@ def _vision(sections: Sections) -> Callable[[Assessment], Finding]:
     return run
 
 
+def text_check(
+    sections: Sections,
+    weight: float,
+    name: str = "judge",
+    required: str = "a judge finds the task done",
+) -> Check:
+    """A text judge, with a weight among other checks."""
+    return Check(name, weight, required, _text(sections), frozenset({"judge"}), "judge")
+
+
+def vision_check(sections: Sections, weight: float) -> Check:
+    """A vision judge of how a page looks, with a weight among other checks."""
+    needs = frozenset({"vision", "browser"})
+    return Check("vision", weight, "a judge of the page", _vision(sections), needs, "vision")
+
+
 def text_checks(sections: Sections) -> tuple[Check, ...]:
     """One text judge."""
-    required = "a judge finds the task done"
-    return (Check("judge", 1.0, required, _text(sections), frozenset({"judge"}), "judge"),)
-
-
-def page_checks(sections: Sections) -> tuple[Check, ...]:
-    """The mean of a text and a vision judge, as in the paper."""
-    return (
-        Check("text", 0.5, "a judge of the code", _text(sections), frozenset({"judge"}), "judge"),
-        Check(
-            "vision", 0.5, "a judge of the page", _vision(sections),
-            frozenset({"vision", "browser"}), "vision",
-        ),
-    )  # fmt: skip
+    return (text_check(sections, 1.0),)

@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from envs.agencybench.scenario import Check
-from envs.agencybench.upstream.checks import desktop, filings, judged, players
+from envs.agencybench.upstream.checks import (
+    desktop,
+    equations,
+    filings,
+    judged,
+    pages,
+    players,
+    tickets,
+)
 from envs.agencybench.upstream.sections import Sections
 
 __all__ = ["checks_for"]
 
 #: Scenario to the function that gives the checks of task ``number``.
 _RULES: dict[str, Callable[[int], tuple[Check, ...]]] = {
+    "MCP/scenario1": tickets.checks,
     "MCP/scenario2": desktop.checks,
     "Research/scenario2": players.checks,
     "Research/scenario3": filings.checks,
+}
+#: Likewise, where a judge decides the rest.
+_MIXED: dict[str, Callable[[int, Sections], tuple[Check, ...]]] = {
+    "Code/scenario1": equations.rate_checks,
+    "Code/scenario6": equations.discovery_checks,
+    "Code/scenario7": equations.discovery_checks,
 }
 
 
@@ -28,6 +43,8 @@ def checks_for(name: str, number: int, sections: Sections) -> tuple[Check, ...]:
     """
     if name in _RULES:
         return _RULES[name](number)
+    if name in _MIXED:
+        return _MIXED[name](number, sections)
     if name.startswith(("Frontend/", "Game/")):
-        return judged.page_checks(sections)
+        return pages.checks(name, number, sections)
     return judged.text_checks(sections)
