@@ -12,6 +12,8 @@ from envs.agencybench.upstream.checks import (
     judged,
     pages,
     players,
+    puzzles,
+    reports,
     tickets,
 )
 from envs.agencybench.upstream.sections import Sections
@@ -28,8 +30,12 @@ _RULES: dict[str, Callable[[int], tuple[Check, ...]]] = {
 #: Likewise, where a judge decides the rest.
 _MIXED: dict[str, Callable[[int, Sections], tuple[Check, ...]]] = {
     "Code/scenario1": equations.rate_checks,
+    "Code/scenario4": puzzles.checks,
     "Code/scenario6": equations.discovery_checks,
     "Code/scenario7": equations.discovery_checks,
+    "Research/scenario1": reports.dataset_checks,
+    "Research/scenario4": reports.report_checks,
+    "Research/scenario5": reports.report_checks,
 }
 
 
