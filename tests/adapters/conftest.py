@@ -12,8 +12,10 @@ LIBRARIES = {
     "openenv": "openenv",
     "sb3": "sb3_contrib",
     "skyrl_gym": "skyrl_gym",
+    "tinker": "tinker_cookbook",
     "torchrl": "torchrl",
     "trl": "trl",
+    "verl": "verl",
     "verifiers": "verifiers",
 }
 

@@ -19,9 +19,11 @@ ADAPTERS = {
     "adapters/areal.py": {"areal", "torch"},
     "adapters/gem.py": {"gem"},
     "adapters/openenv.py": {"openenv", "pydantic"},
+    "adapters/verifiers.py": {"verifiers", "openai", "pydantic"},
     "adapters/sb3.py": {"stable_baselines3", "sb3_contrib", "torch"},
     "adapters/skyrl_gym.py": {"skyrl_gym"},
     "adapters/torchrl.py": {"tensordict", "torch", "torchrl"},
+    "adapters/verl.py": {"verl"},
 }
 
 
