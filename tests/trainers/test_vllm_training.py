@@ -46,7 +46,7 @@ def test_two_steps_of_li2sao_and_a_resume(tmp_path: Path) -> None:
     from trainers.run_dir import read_metrics, read_status
 
     folder = tmp_path / "run"
-    small = ["--trajectories", "16", "--eval-episodes", "4", "--env-arg", "max_steps=8"]
+    small = ["--trajectories", "16", "--eval-episodes", "4"]
     first = python(
         "-m", "trainers.li2sao", "--env", "AlfWorld-v0", "--policy", "vllm", "--model", "tiny",
         "--steps", "2", "--run-dir", str(folder), "--slots", "16", *small, cwd=tmp_path,
@@ -60,8 +60,8 @@ def test_two_steps_of_li2sao_and_a_resume(tmp_path: Path) -> None:
     for row in rows[1:]:
         assert row["weight_version"] == row["step"]
         # The engine computes with the learner's new weights what the learner does.
-        assert float(row["parity_max"]) < 1e-3
-        assert float(row["logp_diff_max"]) < 1e-3
+        assert float(row["parity_max"]) < 1e-4
+        assert float(row["logp_diff_max"]) < 1e-4
         assert row["batch_trajectories"] == 16
 
 
