@@ -25,13 +25,15 @@ from toy_training import Bench, rows
 
 from adapters.policies.causal_lm import CausalLM
 from agentgym.collector import Collector, CollectorConfig
+from agentgym.dice import Dice
 from agentgym.info import StopReason
 from agentgym.packing import pack
 from agentgym.policy import Sampling
 from agentgym.prompts import make_renderer
 from agentgym.registry import load, spec
-from agentgym.trajectory import EpisodeSpec, TrajectoryGroup
+from agentgym.trajectory import EpisodeSpec, TrajectoryGroup, group_trajectories
 from envs.agencybench.calls import write_call
+from envs.agencybench.catalogue import builtin
 from trainers.checkpoint import load_latest
 from trainers.command_line import with_preset
 from trainers.demonstrations import record
@@ -49,7 +51,7 @@ ARGS = ("scenario=code/units", "max_steps=3")
 def beginner() -> CausalLM:
     """A tiny model that has seen three demonstrations, and errs."""
     config = with_preset(SFTConfig, "tiny", "tiny", ENV)
-    config = dataclasses.replace(config, env=ENV, env_arg=ARGS, batch_size=3, updates=60)
+    config = dataclasses.replace(config, env=ENV, env_arg=ARGS, batch_size=3, updates=45)
     world = World.open(config)
     entry = dataclasses.replace(world.spec, oracle="agency_world:looks_first")
     shown = record(entry, world.make_env, episodes=3, noise=0.0, seed=0)
@@ -69,9 +71,8 @@ def config(**changes: Any) -> GRPOConfig:
 def check_groups(groups: list[TrajectoryGroup]) -> None:
     """Members of a group begin alike, and are rewarded by what they built."""
     assert [len(group.trajectories) for group in groups] == [4, 4]
-    starts = {group.trajectories[0].turns[0].observation for group in groups}
     for group in groups:
-        assert {t.turns[0].observation for t in group.trajectories} <= starts
+        assert len({t.turns[0].observation for t in group.trajectories}) == 1
         assert len({(t.spec.seed, t.task_id) for t in group.trajectories}) == 1
         for member in group.trajectories:
             assert member.total_reward == pytest.approx(member.score)
@@ -79,15 +80,15 @@ def check_groups(groups: list[TrajectoryGroup]) -> None:
             assert member.score == pytest.approx(sum(c["value"] for c in mended) / 6 / 5)
 
 
-def check_masks(groups: list[TrajectoryGroup], lm: CausalLM) -> None:
+def check_masks(groups: list[TrajectoryGroup], tokenizer: Any) -> None:
     """What is learned is what the policy wrote; what tools said is read alone."""
     members = [member for group in groups for member in group.trajectories]
     packed = pack(members)
     assert len(packed) == len(members)  # an episode is one row
     for row, member in zip(packed, members, strict=True):
         assert np.array_equal(row.loss_mask, row.action_mask)
-        learned = lm.tokenizer.decode(row.token_ids[row.loss_mask])
-        read = lm.tokenizer.decode(row.token_ids[~row.loss_mask])
+        learned = tokenizer.decode(row.token_ids[row.loss_mask].tolist())
+        read = tokenizer.decode(row.token_ids[~row.loss_mask].tolist())
         written = [turn.action_ids for turn in member.turns]
         assert np.array_equal(row.token_ids[row.loss_mask], np.concatenate(written))
         for turn in member.turns:
@@ -96,6 +97,47 @@ def check_masks(groups: list[TrajectoryGroup], lm: CausalLM) -> None:
         assert row.loss_mask.sum() < len(row) / 2
 
 
+def scripted(answer: Any, **arguments: Any) -> Collector:
+    tokenizer = char_tokenizer("compact")
+    prompt = load(spec(ENV).prompt)(action_format="bare")
+    return Collector(
+        partial(gym.make, ENV, **arguments),
+        make_renderer("conversation", tokenizer, prompt),
+        ScriptedPolicy(tokenizer, answer),
+        CollectorConfig(sampling=Sampling(max_tokens=500)),
+    )
+
+
+def test_groups_rewards_and_masks() -> None:
+    """Each member of a group mends one fault more than the one before; the last one babbles."""
+    world = builtin("code/units").build(Dice("any: the faults are the same"))
+    edits = [write_call(*call) for call in builtin("code/units").oracle(world, 0)[:2]]
+
+    def answer(request: Any, text: str) -> str:
+        member, turn = request.key[-2:]
+        return "babble" if member == 3 else edits[turn] if turn < member else write_call("glob")
+
+    made = scripted(answer, scenario="code/units", max_steps=2)
+    episodes = [
+        EpisodeSpec("code/units", "builtin", seed, f"g{seed}", member)
+        for seed in range(2)
+        for member in range(4)
+    ]
+    groups = group_trajectories(asyncio.run(made.collect(episodes)))
+    made.close()
+    check_groups(groups)
+    check_masks(groups, made.renderer.tokenizer)
+    for group in groups:
+        rewards = [member.total_reward for member in group]
+        assert rewards == pytest.approx([0, 1 / 30, 2 / 30, 0])
+        assert [turn.format_ok for turn in group.trajectories[3].turns] == [False, False]
+    batch = GRPO(config()).credit(groups, None)
+    for place, credit in enumerate(batch.credit):
+        sign = (-1, 1, 1, -1)[place % 4]
+        assert all((turn * sign > 0).all() for turn in credit.advantages)
+
+
+@pytest.mark.slow
 def test_two_steps_of_grpo(beginner: CausalLM, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toy_training.toy_rounds.build_model", lambda *_: beginner.clone())
     one = Bench(GRPO, config())
@@ -105,7 +147,7 @@ def test_two_steps_of_grpo(beginner: CausalLM, monkeypatch: pytest.MonkeyPatch) 
         for step in range(2):
             groups = one.play()
             check_groups(groups)
-            check_masks(groups, beginner)
+            check_masks(groups, beginner.tokenizer)
             rewards += [member.total_reward for group in groups for member in group.trajectories]
             metrics = one.learner.update(one.credit(groups), step)
             assert np.isfinite(metrics["loss_policy"])
@@ -121,8 +163,6 @@ def test_two_steps_of_grpo(beginner: CausalLM, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_killed_sandbox_is_one_failed_sample() -> None:
     """The sandbox of one member is killed while its command runs; the others go on."""
-    tokenizer = char_tokenizer("compact")
-    prompt = load(spec(ENV).prompt)(action_format="bare")
     last = write_call("run_shell_command", {"command": "sleep 4713.0; true"})
 
     def answer(request: Any, text: str) -> str:
@@ -130,12 +170,7 @@ def test_a_killed_sandbox_is_one_failed_sample() -> None:
         other = write_call("run_shell_command", {"command": "ls"})
         return last if (member, turn) == (2, 1) else other
 
-    made = Collector(
-        partial(gym.make, ENV, scenario="mcp/issuedesk", max_steps=3),
-        make_renderer("conversation", tokenizer, prompt),
-        ScriptedPolicy(tokenizer, answer),
-        CollectorConfig(sampling=Sampling(max_tokens=200)),
-    )
+    made = scripted(answer, scenario="mcp/issuedesk", max_steps=3)
     episodes = [EpisodeSpec("mcp/issuedesk", "builtin", 3, "g", member) for member in range(4)]
     with killed_meanwhile("sleep 4713.0") as killed:
         played = asyncio.run(made.collect(episodes))
@@ -177,7 +212,7 @@ def test_a_run_goes_on_without_a_sandbox_and_comes_back_from_a_kill(
             said.append(line)
             if line.startswith("step 1/"):
                 assert kill_when_seen(LOOK) is not None
-            if line.startswith("step 2/"):
+            if line.startswith("step 3/"):  # by now there is a checkpoint of step 2
                 process.send_signal(signal.SIGKILL)
                 break
         process.wait(60)
@@ -187,7 +222,7 @@ def test_a_run_goes_on_without_a_sandbox_and_comes_back_from_a_kill(
     assert process.returncode == -signal.SIGKILL, "".join(said)
     assert read_status(run)["state"] == "killed"
     lost = {row["step"]: row.get("dropped_infra") for row in rows(run)}
-    assert lost == {0: None, 1: 0, 2: 1}
+    assert lost == {0: None, 1: 0, 2: 1, 3: 0}
     resumed = subprocess.run(
         [sys.executable, "-m", "trainers.grpo", "--resume", str(run)],
         capture_output=True,
