@@ -21,7 +21,8 @@ TASKS = range(4)
 
 @pytest.fixture(scope="module")
 def sandbox():
-    return shared_sandbox()
+    """What drives the browser is imported once, and not for every look."""
+    return shared_sandbox(preload=("selenium.webdriver.chrome.webdriver",))
 
 
 def page(*replaced):
@@ -62,8 +63,9 @@ def test_doing_nothing_is_worth_nothing(sandbox):
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [0, 2, 3])  # an episode of another seed is below
 def test_another_seed_and_the_same_score_thrice(sandbox, task):
+    """Where pixels, a reload or another width have a part in it."""
     made = {json.dumps(scored(sandbox, task, page(), 1).as_json()) for _ in range(3)}
     assert len(made) == 1
     assert json.loads(made.pop())["score"] == 1.0
@@ -93,9 +95,12 @@ STUFFED = ALL_AT_ONCE + "<div id=legend>" + "".join(
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.parametrize("html", [HARD_CODED, STUFFED], ids=["hard-coded", "stuffed"])
-def test_cheats(sandbox, html):
-    scores = [scored(sandbox, task, {"index.html": html}).score for task in TASKS]
+@pytest.mark.parametrize(
+    ("html", "tasks"), [(HARD_CODED, (0, 3)), (STUFFED, TASKS)], ids=["hard-coded", "stuffed"]
+)
+def test_cheats(sandbox, html, tasks):
+    """The other tasks of the first are those that need a script."""
+    scores = [scored(sandbox, task, {"index.html": html}).score for task in tasks]
     assert max(scores) <= 0.3, scores
 
 
