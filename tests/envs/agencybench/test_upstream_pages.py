@@ -44,6 +44,7 @@ addEventListener('DOMContentLoaded', () => {
 
 def sampled(always=()):
     """Every task of every scenario; CI has time for one of each scenario, and a few at once."""
+    made = []
     for place, name in enumerate(NAMES):
         for number in range(1, 6):
             marks = [pytest.mark.browser]
@@ -51,7 +52,8 @@ def sampled(always=()):
                 marks.append(pytest.mark.slow)
                 if number != place % 5 + 1:
                     marks.append(pytest.mark.marathon)
-            yield pytest.param(name, number, marks=marks)
+            made.append(pytest.param(name, number, marks=marks))
+    return made
 
 
 def scored(name, number, files, **more):

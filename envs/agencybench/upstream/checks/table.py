@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from envs.agencybench.scenario import Check
 from envs.agencybench.upstream.checks import (
+    chat,
     desktop,
     equations,
     filings,
@@ -22,6 +23,7 @@ __all__ = ["checks_for"]
 
 #: Scenario to the function that gives the checks of task ``number``.
 _RULES: dict[str, Callable[[int], tuple[Check, ...]]] = {
+    "Backend/scenario1": chat.checks,
     "MCP/scenario1": tickets.checks,
     "MCP/scenario2": desktop.checks,
     "Research/scenario2": players.checks,

@@ -1,0 +1,88 @@
+"""Backends of a clone: programs that do what is asked, none, and ones that only look like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentgym.sandbox import Snapshot, shared_sandbox
+from envs.agencybench.assessment import Assessment
+from envs.agencybench.assessor import assess
+from envs.agencybench.scenario import Task, World
+from envs.agencybench.upstream.checks.table import checks_for
+from envs.agencybench.upstream.sections import Sections
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "support" / "upstream"
+SECTIONS = Sections("q", "", "", "rubric")
+
+
+def program(name):
+    return (PROGRAMS / name).read_text("utf-8")
+
+
+def scored(name, number, files, executable=(), **more):
+    task = Task("t", "q", "", "", checks_for(name, number, SECTIONS))
+    content = {path: text.encode() for path, text in files.items()}
+    snapshot = Snapshot(content, (), frozenset(executable))
+    return assess(task, Assessment(snapshot, World({}), shared_sandbox(), "k", **more))
+
+
+def failing(verdict):
+    return {r.id: r.observed for r in verdict.results if r.value != 1.0}
+
+
+# Backend/1 --------------------------------------------------------------------------------------
+
+_QUEUE_TEST = """
+#include <cassert>
+#include <thread>
+#include "../src/queue.hpp"
+int main() {
+  ThreadSafeQueue<int> queue;
+  std::thread writer([&] { for (int n = 0; n < 100; n++) queue.push(n); });
+  writer.join();
+  int out = -1;
+  for (int n = 0; n < 100; n++) { assert(queue.try_pop(out)); assert(out == n); }
+  assert(!queue.try_pop(out));
+}
+"""
+CHAT = {
+    "Makefile": "CXX = g++ -std=c++17 -pthread\n\n"
+    "bin/chat_app: src/main.cpp src/queue.hpp\n\tmkdir -p bin\n\t$(CXX) -o $@ src/main.cpp\n\n"
+    "task1 task2 task3 task4 task5: bin/chat_app\n\n"
+    "test_queue: tests/test_queue.cpp\n\tmkdir -p bin\n\t$(CXX) -o bin/test_queue $< && "
+    "./bin/test_queue\n\n.PHONY: task1 task2 task3 task4 task5 test_queue\n",
+    "src/main.cpp": program("chat.cpp"),
+    "src/queue.hpp": program("queue.hpp"),
+    "tests/test_queue.cpp": _QUEUE_TEST,
+}
+_TASKS = "task1 task2 task3 task4 task5 test_queue:\n"
+#: It answers every question about itself, and does nothing else.
+ACTOR = {
+    "Makefile": f"{_TASKS}\tmkdir -p bin && cp app.sh bin/chat_app && chmod +x bin/chat_app\n",
+    "app.sh": "#!/bin/sh\n"
+    'case "$2" in\n'
+    'friend-menu) echo \'{"user":"a","friends":[]}\';;\n'
+    "chat-loop) echo '{\"messages\":[1,2,3]}';;\n"
+    'alias-search) echo \'{"aliases":{},"searchResults":[]}\';;\n'
+    "concurrency) echo '{\"processed\":9}';;\n"
+    "*) echo 1.0.0;;\nesac\n",
+    "tests/test_queue.cpp": "int main() {}\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(1, 6))
+def test_a_chat(number):
+    made = scored("Backend/scenario1", number, CHAT)
+    assert made.score == 1.0, failing(made)
+    assert made.coverage == 1.0
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, pytest.param(5, marks=pytest.mark.slow)])
+def test_an_actor_is_no_chat(number):
+    made = scored("Backend/scenario1", number, ACTOR)
+    assert made.score <= 0.3, made.as_json()
+    assert not made.error, made.as_json()
+    assert scored("Backend/scenario1", number, {}).score == 0.0
