@@ -19,6 +19,7 @@ ADAPTERS = {
     "adapters/areal.py": {"areal", "torch"},
     "adapters/gem.py": {"gem"},
     "adapters/openenv.py": {"openenv", "pydantic"},
+    "adapters/tinker.py": {"tinker", "tinker_cookbook", "chz"},
     "adapters/verifiers.py": {"verifiers", "openai", "pydantic"},
     "adapters/sb3.py": {"stable_baselines3", "sb3_contrib", "torch"},
     "adapters/skyrl_gym.py": {"skyrl_gym"},
