@@ -62,8 +62,9 @@ def test_both_play_and_learn_from_as_much(lm):
     for (run,) in found.values():
         assert run.trajectories == 16
         assert run.tokens >= 16
-        assert 0 < run.sampling.cpu <= run.whole.cpu
-        assert run.rate == pytest.approx(16 / run.whole.cpu)
+        assert 0 < run.sampling.cpu <= run.steps.cpu <= run.whole.cpu
+        assert run.rate == pytest.approx(16 / run.steps.cpu)
+        assert run.whole_rate <= run.rate
         assert 0 <= run.reward <= 1
 
 
