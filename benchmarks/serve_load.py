@@ -1,6 +1,6 @@
 """Many clients on one server, some of which are killed: is every reply there, and the right one?
 
-    python -m benchmarks.serve_load [--sessions 200] [--episodes 3] [--kill 0.05] [--victims 8]
+    python -m benchmarks.serve_load [--sessions 200] [--episodes 3] [--kill 0.05] [--victims 4]
 
 Each client plays episodes on the server and the same ones in this process, and compares every
 observation, reward and info. Before a share of the requests its connection is cut. Meanwhile
@@ -26,6 +26,8 @@ from agentgym.guarded import env_maker
 from agentgym.serve.client import RemoteEnv, RemoteError
 from agentgym.serve.server import EnvServer, Limits
 
+VICTIM_SESSIONS = 4
+
 
 @dataclass
 class Tally:
@@ -42,7 +44,7 @@ def play(url: str, env_id: str, env_args: dict[str, Any], number: int, episodes:
          tally: Tally, lock: threading.Lock) -> None:  # fmt: skip
     """One client."""
     rng = random.Random(number)
-    remote, local = RemoteEnv(url, patience_s=120), gym.make(env_id, **env_args)
+    remote, local = RemoteEnv(url, patience_s=900), gym.make(env_id, **env_args)
 
     def ask(call: str, *args: Any, **kwargs: Any) -> Any:
         if remote._connection is not None and rng.random() < kill:
@@ -79,13 +81,14 @@ def play(url: str, env_id: str, env_args: dict[str, Any], number: int, episodes:
         local.close()
 
 
-def victim(url: str, sessions: int) -> None:
-    """A process that plays until it is killed."""
+def victim(url: str, sessions: int, plays: Any) -> None:
+    """A process that plays until it is killed; says so once it does."""
     envs = [RemoteEnv(url) for _ in range(sessions)]
     while True:
         for env in envs:
             env.reset(seed=0)
             env.step("look")
+        plays.set()
 
 
 def load(server: EnvServer, env_id: str, env_args: dict[str, Any], *, sessions: int, episodes: int,
@@ -103,11 +106,12 @@ def load(server: EnvServer, env_id: str, env_args: dict[str, Any], *, sessions: 
     for client in clients:
         client.start()
     for _ in range(victims):
-        opened = server.sessions.counters["opened"]
-        process = context.Process(target=victim, args=(server.url, 4), daemon=True)
+        plays = context.Event()
+        args = (server.url, VICTIM_SESSIONS, plays)
+        process = context.Process(target=victim, args=args, daemon=True)
         process.start()
-        while process.is_alive() and server.sessions.counters["opened"] < opened + 4:
-            time.sleep(0.05)
+        while process.is_alive() and not plays.wait(0.05):
+            pass
         process.kill()
         process.join()
         assert process.exitcode == -signal.SIGKILL
@@ -127,7 +131,7 @@ def main() -> None:
     from agentgym.serve.background import served
 
     env_args = {"difficulty": "small"}
-    limits = Limits(sessions=args.sessions + 64, resume_s=20)
+    limits = Limits(sessions=args.sessions + 64, resume_s=120)
     with served(env_maker(args.env, **env_args), limits=limits) as server:
         began, cpu = time.perf_counter(), time.process_time()
         tally = load(
@@ -135,7 +139,7 @@ def main() -> None:
             sessions=args.sessions, episodes=args.episodes, kill=args.kill, victims=args.victims,
         )  # fmt: skip
         wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240  # those of the killed processes wait for their clients
         while len(server.sessions) and time.monotonic() < end:
             time.sleep(0.1)
         left, counters = len(server.sessions), dict(server.sessions.counters)

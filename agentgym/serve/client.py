@@ -178,6 +178,7 @@ class RemoteEnv(gym.Env[str, str]):
                 connection = connect(
                     self._url,
                     additional_headers=headers,
+                    open_timeout=self._reply_s,
                     max_size=None,
                     compression=None,
                     proxy=None,

@@ -106,6 +106,7 @@ async def serving(
         origins=[None],
         max_size=_MAX_MESSAGE,
         compression=None,
+        open_timeout=max(10.0, sessions.limits.call_s),
     ) as server:
         listening = next(iter(server.sockets)).getsockname()
         sweeper = asyncio.create_task(door.sweep())
@@ -157,6 +158,7 @@ class _Door:
             connection.agentgym = fault
             return
         connection.agentgym = session
+        connection.agentgym_talks = False  # it may break before it does
         response.headers[SESSION_HEADER] = session.id
 
     async def talk(self, connection: Any) -> None:
@@ -168,6 +170,7 @@ class _Door:
             return
         from websockets.exceptions import ConnectionClosed
 
+        connection.agentgym_talks = True
         try:
             async for raw in connection:
                 try:
@@ -188,6 +191,7 @@ class _Door:
         """End sessions whose time is up."""
         while True:
             await asyncio.sleep(_SWEEP_S)
+            self.sessions.let_go()
             for session, why in self.sessions.overdue():
                 connection = session.connection
                 self.sessions.end(session, why)

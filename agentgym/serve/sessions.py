@@ -231,6 +231,15 @@ class Sessions:
         else:
             self.end(session, "lost")
 
+    def let_go(self) -> None:
+        """Detach connections that broke within the handshake: nobody else notices."""
+        for session in list(self._open.values()):
+            connection = session.connection
+            if connection is None or connection.agentgym_talks:
+                continue
+            if connection.state.name == "CLOSED":
+                self.detach(session, connection)
+
     def end(self, session: Session, why: str) -> None:
         """Close a session; a second time changes nothing."""
         if self._open.pop(session.id, None) is not None:

@@ -22,9 +22,9 @@ from agentgym.cli import main
 from agentgym.guarded import env_maker
 from agentgym.serve.background import served
 from agentgym.serve.client import RemoteEnv, RemoteError
-from agentgym.serve.server import Limits
+from agentgym.serve.server import Limits, _Door
 from agentgym.serve.wire import SESSION_HEADER
-from benchmarks.serve_load import load
+from benchmarks.serve_load import VICTIM_SESSIONS, load
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -298,6 +298,21 @@ def test_what_is_wrong_is_told_and_the_session_goes_on(raw, code, word):
         assert json.loads(wire.recv())["type"] == "observation"
 
 
+def test_a_handshake_that_breaks_leaves_no_session_behind(monkeypatch):
+    def break_off(door, connection, request, response):
+        name(door, connection, request, response)
+        raise RuntimeError("the client is gone")
+
+    name = _Door.name_session
+    monkeypatch.setattr(_Door, "name_session", break_off)
+    with served(lambda: BatteryDoors()) as server:
+        with pytest.raises(InvalidStatus, match="500"):
+            connect(server.url + "/ws", proxy=None)
+        assert server.sessions.counters["opened"] == 1
+        assert eventually(lambda: len(server.sessions) == 0)
+        assert server.sessions.counters["lost"] == 1
+
+
 def test_a_server_that_is_not_there_is_given_up():
     env = RemoteEnv("ws://127.0.0.1:9", patience_s=0.2)
     with pytest.raises(RemoteError, match=r"no answer within 0\.2 s"):
@@ -315,6 +330,7 @@ def test_no_reply_is_lost_or_crossed_under_load(sessions):
         assert (tally.lost, tally.crossed) == (0, 0)
         assert tally.replies >= 2 * sessions
         assert tally.reconnects > 0
+        assert server.sessions.counters["opened"] == sessions + VICTIM_SESSIONS
         server.sessions.limits = Limits(resume_s=0.01)  # those of the process that was killed
         assert eventually(lambda: len(server.sessions) == 0)
 
