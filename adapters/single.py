@@ -47,10 +47,13 @@ class _Asking:
 
     version = 0
 
-    def __init__(self, ask: Ask, max_context: int) -> None:
-        self._ask, self.max_context = ask, max_context
+    def __init__(self, ask: Ask, max_context: int, max_response: int | None) -> None:
+        self._ask, self.max_context, self._max_response = ask, max_context, max_response
 
     async def generate(self, request: Request) -> Completion:
+        if self._max_response is not None:  # the first prompt is the only one that is not response
+            whole = len(request.token_ids) + self._max_response
+            self.max_context, self._max_response = min(self.max_context, whole), None
         most = min(request.sampling.max_tokens, self.max_context - len(request.token_ids))
         answer = await self._ask([int(token) for token in request.token_ids], most)
         count = min(len(answer.token_ids), most)
@@ -84,6 +87,7 @@ class EpisodePlayer:
         tokenizer: Tokenizer with a chat template that keeps earlier turns.
         turn_tokens: Most tokens of one action.
         max_tokens: Most tokens of an episode, prompt included.
+        max_response_tokens: Most tokens after the first prompt; None for no limit but the other.
         action_format: ``tags`` or ``bare``.
         deadline: Seconds that one call into the environment, or one generation, may take.
         **env_args: Arguments of the environment.
@@ -96,6 +100,7 @@ class EpisodePlayer:
         *,
         turn_tokens: int,
         max_tokens: int,
+        max_response_tokens: int | None = None,
         action_format: ActionFormat = "tags",
         deadline: float = 600.0,
         **env_args: Any,
@@ -108,12 +113,13 @@ class EpisodePlayer:
             turn_deadline=deadline,
         )
         self._max_tokens, self._config = max_tokens, config
+        self._max_response = max_response_tokens
         self._renderer = make_renderer("conversation", tokenizer, prompt)
         self._make_env = env_maker(env_id, **env_args)
 
     async def play(self, row: Mapping[str, Any], ask: Ask) -> Trajectory:
         """Play the episode that ``task_id``, ``split`` and ``seed`` of a row name."""
-        policy = _Asking(ask, self._max_tokens)
+        policy = _Asking(ask, self._max_tokens, self._max_response)
         collector = Collector(self._make_env, self._renderer, policy, self._config)
         episode = EpisodeSpec(row.get("task_id"), row.get("split"), int(row.get("seed", 0)), "0")
         try:
