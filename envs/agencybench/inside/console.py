@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -121,6 +122,86 @@ def talk(argv: list[str], turns: list[Any], seconds: float, kill: bool = False) 
         end(process)
 
 
+def option(text: str, words: list[str]) -> str | None:
+    """What to type for the entry of a menu that holds one of the words; the last one shown."""
+    for line in reversed(text.splitlines()):
+        found = re.match(r"\W*(\w{1,2})\W+\s*(.+)", line)
+        if found and any(word in found[2].lower() for word in words):
+            return found[1]
+    return None
+
+
+def visit(argv: list[str], acts: list[Any], seconds: float) -> Any:
+    """Find the way through a program whose menus and prompts have no fixed form.
+
+    Args:
+        argv: The program.
+        acts: ``choose WORDS OTHERS`` (type what the menu has for an entry with one of the words; if
+            there is none, for one of the others, and look again), ``form ANSWERS`` (answer prompts
+            by the words in them, in the order of the answers, until one asks for something else),
+            ``pick MARK WORD ANSWERS`` (as ``form``, where ``MARK`` stands for the first number in
+            the last line that holds the word) or ``say TEXT``.
+        seconds: Deadline of each wait.
+
+    Returns:
+        What was heard before each act and after the last, and the exit status.
+    """
+    process = start(argv)
+    parts, recent, heard = [], "", ""
+    try:
+        for name, *rest in acts:
+            heard = listen(process, time.monotonic() + seconds, quiet=0.4)
+            parts.append(heard)
+            recent = (recent + heard)[-6000:]
+            if name == "say":
+                say(process, rest[0])
+            elif name == "choose":
+                chosen = option(recent, rest[0])
+                if chosen is None and option(recent, rest[1]) is not None:
+                    say(process, str(option(recent, rest[1])))
+                    heard = listen(process, time.monotonic() + seconds, quiet=0.4)
+                    parts[-1] += heard
+                    recent = (recent + heard)[-6000:]
+                    chosen = option(recent, rest[0])
+                say(process, chosen or "?")
+            else:
+                answers = dict(rest[-1])
+                if name == "pick":
+                    lines = [line for line in recent.splitlines() if rest[1] in line]
+                    number = re.search(r"\d+", lines[-1].replace(rest[1], " ")) if lines else None
+                    answers = {
+                        word: answer.replace(rest[0], number[0] if number else "?")
+                        for word, answer in answers.items()
+                    }
+                while answers:
+                    asked = [line for line in heard.splitlines() if line.strip()][-1:]
+                    word = next((w for w in answers if asked and w in asked[0].lower()), None)
+                    if word is None:
+                        break
+                    say(process, answers.pop(word))
+                    if not answers:
+                        break
+                    heard = listen(process, time.monotonic() + seconds, quiet=0.4)
+                    parts[-1] += heard
+                    recent = (recent + heard)[-6000:]
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        parts.append(listen(process, time.monotonic() + seconds))
+        code = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(5)
+        return {"parts": parts, "code": code}
+    finally:
+        end(process)
+
+
+def say(process: Any, text: str) -> None:
+    """Type a line."""
+    with contextlib.suppress(OSError):
+        process.stdin.write(f"{text}\n".encode())
+        process.stdin.flush()
+
+
 def several(programs: list[Any], seconds: float) -> Any:
     """Run programs on whole inputs at the same time."""
     started = [start(argv) for argv, _ in programs]
@@ -174,6 +255,7 @@ def swap(paths: list[str], old: str, new: str) -> Any:
 _STEPS: dict[str, Callable[..., Any]] = {
     "run": run,
     "talk": talk,
+    "visit": visit,
     "several": several,
     "files": files,
     "write": write,

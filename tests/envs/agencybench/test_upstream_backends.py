@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from agentgym.sandbox import Snapshot, shared_sandbox
 from envs.agencybench.assessment import Assessment
 from envs.agencybench.assessor import assess
 from envs.agencybench.scenario import Task, World
+from envs.agencybench.upstream.checks.events import fits
 from envs.agencybench.upstream.checks.table import checks_for
 from envs.agencybench.upstream.sections import Sections
 
@@ -86,3 +88,105 @@ def test_an_actor_is_no_chat(number):
     assert made.score <= 0.3, made.as_json()
     assert not made.error, made.as_json()
     assert scored("Backend/scenario1", number, {}).score == 0.0
+
+
+# Backend/2 --------------------------------------------------------------------------------------
+
+TODO = {"Main.java": program("Main.java")}
+#: Every word that the benchmark looks for, printed at once.
+WORDS = (
+    "public class Main { public static void main(String[] a) { System.out.println("
+    '"Registration successful Login successful invalid retry Main Menu Goodbye Pending Completed '
+    'Task 1 marked Completed Task 2 deleted hiding lock latest\\n1. Register\\n2. Login\\n3. Exit"'
+    "); } }\n"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.marathon
+@pytest.mark.parametrize("number", range(1, 6))
+def test_a_console_for_tasks(number):
+    made = scored("Backend/scenario2", number, TODO)
+    assert made.score == 1.0, failing(made)
+    assert made.coverage == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.marathon
+@pytest.mark.parametrize("number", range(1, 6))
+def test_words_are_no_console(number):
+    made = scored("Backend/scenario2", number, {"Main.java": WORDS})
+    assert made.score <= 0.3, made.as_json()
+    assert scored("Backend/scenario2", number, {}).score == 0.0
+
+
+# Backend/3 --------------------------------------------------------------------------------------
+
+SCHEMA = {
+    "type": "object",
+    "required": ["id", "kind", "size"],
+    "properties": {
+        "id": {"type": "string"},
+        "kind": {"type": "string", "enum": ["a", "b"]},
+        "size": {"type": "number", "minimum": 0, "maximum": 1},
+    },
+}
+
+
+def events(text):
+    return {"subtask1_generator.py": text, "domain/events.schema.json": json.dumps(SCHEMA)}
+
+
+def test_a_generator_of_events():
+    made = scored("Backend/scenario3", 1, events(program("generator.py")))
+    assert made.score == 1.0, failing(made)
+    assert made.coverage == 1.0
+    assert scored("Backend/scenario3", 1, {}).score == 0.0
+    later = scored("Backend/scenario3", 2, events(program("generator.py")))
+    assert later.coverage == 0.0
+
+
+CHEAT = (
+    "import sys\n"
+    "given = sys.argv\n"
+    "out = given[given.index('--out') + 1]\n"
+    'open(out, \'w\').write(\'{"id": "1", "kind": "a", "size": 0}\\n\' * 40)\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "failing_ones"),
+    [
+        (CHEAT, {"determinism", "validity", "modes", "log"}),
+        (
+            program("generator.py").replace("Random(given.seed)", "Random()"),
+            {"determinism", "modes"},
+        ),
+        (
+            program("generator.py").replace('"a" if given.mode == "append" else "w"', '"w"'),
+            {"modes"},
+        ),
+        (program("generator.py").replace("draws.random()", "7"), {"validity"}),
+    ],
+)
+def test_generators_that_are_none(text, failing_ones):
+    made = scored("Backend/scenario3", 1, events(text))
+    assert set(failing(made)) == failing_ones, made.as_json()
+    if text is CHEAT:
+        assert made.score <= 0.3
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        ({"id": "1", "kind": "a", "size": 0.5}, True),
+        ({"id": "1", "kind": "c", "size": 0.5}, False),
+        ({"id": 1, "kind": "a", "size": 0.5}, False),
+        ({"id": "1", "kind": "a", "size": True}, False),
+        ({"id": "1", "kind": "a", "size": 2}, False),
+        ({"id": "1", "kind": "a"}, False),
+        ([], False),
+    ],
+)
+def test_schemas(value, right):
+    assert fits(value, SCHEMA) is right

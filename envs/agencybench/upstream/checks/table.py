@@ -9,6 +9,7 @@ from envs.agencybench.upstream.checks import (
     chat,
     desktop,
     equations,
+    events,
     filings,
     judged,
     pages,
@@ -16,6 +17,7 @@ from envs.agencybench.upstream.checks import (
     puzzles,
     reports,
     tickets,
+    todo,
 )
 from envs.agencybench.upstream.sections import Sections
 
@@ -24,6 +26,7 @@ __all__ = ["checks_for"]
 #: Scenario to the function that gives the checks of task ``number``.
 _RULES: dict[str, Callable[[int], tuple[Check, ...]]] = {
     "Backend/scenario1": chat.checks,
+    "Backend/scenario2": todo.checks,
     "MCP/scenario1": tickets.checks,
     "MCP/scenario2": desktop.checks,
     "Research/scenario2": players.checks,
@@ -31,6 +34,7 @@ _RULES: dict[str, Callable[[int], tuple[Check, ...]]] = {
 }
 #: Likewise, where a judge decides the rest.
 _MIXED: dict[str, Callable[[int, Sections], tuple[Check, ...]]] = {
+    "Backend/scenario3": events.checks,
     "Code/scenario1": equations.rate_checks,
     "Code/scenario4": puzzles.checks,
     "Code/scenario6": equations.discovery_checks,
