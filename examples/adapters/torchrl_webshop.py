@@ -13,13 +13,20 @@ from adapters.torchrl import TokenEnv
 SHOP = {"difficulty": "small"}
 lm = resolve_model("tiny", "WebShop-v0", SHOP)
 rows = task_rows("WebShop-v0", 100, **SHOP)
-places = {"num_envs": 8, "group_size": 4, "action_format": "bare"}
-env = TokenEnv("WebShop-v0", lm.tokenizer, rows, **places, **SHOP)
+env = TokenEnv(
+    "WebShop-v0", lm.tokenizer, rows, num_envs=8, group_size=4, action_format="bare", **SHOP
+)
 sampling = {"max_new_tokens": 24, "do_sample": True}
-shared = {"tokenizer": lm.tokenizer, "input_mode": "tokens"}
-policy = TransformersWrapper(lm.model, generate_kwargs=sampling, **shared)
-size = {"dialog_turns_per_batch": 64, "total_dialog_turns": 64}
-for turns in LLMCollector(env, policy=policy, yield_completed_trajectories=True, **size):
-    # Ready for MCAdvantage(4, prompt_key="group", trajectory_return="sum") and GRPOLoss.
+policy = TransformersWrapper(
+    lm.model, tokenizer=lm.tokenizer, input_mode="tokens", generate_kwargs=sampling
+)
+collector = LLMCollector(
+    env,
+    policy=policy,
+    dialog_turns_per_batch=64,
+    total_dialog_turns=64,
+    yield_completed_trajectories=True,
+)
+for turns in collector:  # ready for MCAdvantage(4, "group", trajectory_return="sum") and GRPOLoss
     print(len(turns), "turns, mean reward", float(turns["next", "reward"].mean()))
 env.close()
