@@ -13,6 +13,7 @@ from envs.agencybench.upstream.checks import (
     filings,
     judged,
     pages,
+    patches,
     players,
     puzzles,
     reports,
@@ -36,6 +37,8 @@ _RULES: dict[str, Callable[[int], tuple[Check, ...]]] = {
 _MIXED: dict[str, Callable[[int, Sections], tuple[Check, ...]]] = {
     "Backend/scenario3": events.checks,
     "Code/scenario1": equations.rate_checks,
+    "Code/scenario2": patches.checks,
+    "Code/scenario3": patches.checks,
     "Code/scenario4": puzzles.checks,
     "Code/scenario6": equations.discovery_checks,
     "Code/scenario7": equations.discovery_checks,
