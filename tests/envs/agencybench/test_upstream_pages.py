@@ -140,6 +140,22 @@ def test_a_fault_is_found_where_it_is(name, number, old, new, failing):
     assert failing <= found <= failing | {"regression"}, made.as_json()
 
 
+def test_a_page_that_tells_something_else_is_no_error_of_the_assessor(monkeypatch):
+    """Else it could choose which of its checks count."""
+    from envs.agencybench.browser import Answer
+    from envs.agencybench.upstream.checks.pages import scenes
+
+    for value in (None, {}, [], "x", 3, [[]], {"x": {}}):
+        monkeypatch.setattr(
+            scenes, "browse", lambda assessment, steps, v=value: [Answer(v)] * len(steps)
+        )
+        for name in NAMES:
+            for number in range(1, 6):
+                made = scored(name, number, {"index.html": ""})
+                assert not made.error, made.as_json()
+                assert made.score <= 0.3, (name, number, value, made.as_json())
+
+
 # Judging ----------------------------------------------------------------------------------------
 
 
