@@ -21,12 +21,9 @@ policy = TransformersWrapper(
     lm.model, tokenizer=lm.tokenizer, input_mode="tokens", generate_kwargs=sampling
 )
 collector = LLMCollector(
-    env,
-    policy=policy,
-    dialog_turns_per_batch=64,
-    total_dialog_turns=64,
+    env, policy=policy, dialog_turns_per_batch=64, total_dialog_turns=64,
     yield_completed_trajectories=True,
-)
+)  # fmt: skip
 for turns in collector:  # ready for MCAdvantage(4, "group", trajectory_return="sum") and GRPOLoss
     print(len(turns), "turns, mean reward", float(turns["next", "reward"].mean()))
 env.close()

@@ -17,9 +17,10 @@ __all__ = ["AgentGymEnv", "AgentGymTaskset", "ChatHarness"]
 
 
 async def main() -> None:
-    shop = {"env_id": "WebShop-v0", "env_args": {"difficulty": "small"}, "split": "test"}
-    config = vf.resolve_env_config({"taskset": {"id": "verifiers_webshop", **shop}})
-    env = vf.load_environment(config)
+    env = vf.load_environment(vf.resolve_env_config({"taskset": {
+        "id": "verifiers_webshop", "env_id": "WebShop-v0", "split": "test",
+        "env_args": {"difficulty": "small"},
+    }}))  # fmt: skip
     client = vf.EvalClientConfig(base_url=os.environ["OPENAI_BASE_URL"])
     async with env.serving():
         for task in env.taskset.take(2):

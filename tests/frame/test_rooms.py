@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
+import tokenize
 import tomllib
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("agentgym", "envs", "adapters", "trainers")
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+ADAPTER_EXAMPLES = sorted((ROOT / "examples" / "adapters").glob("*.py"))
 CORE = {"numpy", "gymnasium"}
 #: Modules that are for one library, and what they import of it.
 ADAPTERS = {
@@ -88,6 +91,59 @@ def test_third_party_imports_stand_where_they_are_needed(path):
 @pytest.mark.parametrize("path", sorted((ROOT / "adapters").glob("*.py")), ids=name_of)
 def test_an_adapter_is_short(path):
     assert len(path.read_text("utf-8").splitlines()) <= 150
+
+
+def user_lines(source: str) -> tuple[int, int]:
+    """How much code a user has to write: logical and physical lines.
+
+    Not counted: blank lines, comments, docstrings and imports. A logical line is Python's own: a
+    simple statement, or the head of a compound one, over however many physical lines it is spread.
+    """
+    ignored: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        told = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if told or isinstance(node, (ast.Import, ast.ImportFrom)):
+            ignored |= set(range(node.lineno, node.end_lineno + 1))
+    logical, physical = 0, set[int]()
+    silent = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in silent or token.start[0] in ignored:
+            continue
+        assert token.string != ";", "a line holds one statement"
+        logical += token.type == tokenize.NEWLINE
+        physical |= set(range(token.start[0], token.end[0] + 1))
+    return logical, len(physical)
+
+
+def test_user_lines_are_counted():
+    assert user_lines('"""Doc\n\nstring."""\n\nimport a\nfrom b import (\n    c,\n)\n# why\n') == (
+        0,
+        0,
+    )
+    assert user_lines("x = a(\n    1,  # one\n)\nfor y in x:\n\n    c(y)  # yes\n") == (3, 5)
+    assert user_lines('def f():\n    """Doc."""\n    return """two\nlines"""\n') == (2, 3)
+    with pytest.raises(AssertionError, match="one statement"):
+        user_lines("a = 1; b = 2")
+
+
+@pytest.mark.parametrize("path", ADAPTER_EXAMPLES, ids=name_of)
+def test_an_example_of_an_adapter_is_short(path):
+    logical, physical = user_lines(path.read_text("utf-8"))
+    assert 0 < logical <= 10
+    assert physical <= 20  # nor is it long by long statements
+
+
+def test_every_adapter_of_an_installable_library_has_an_example():
+    """The others are written against libraries that cannot be installed here."""
+    text = (ROOT / "docs" / "adapters.md").read_text("utf-8").partition("Three more")[0]
+    libraries = set(re.findall(r"^\| `adapters\.(\w+)`", text, re.MULTILINE))
+    shown = {
+        name.removeprefix("adapters.")
+        for path in ADAPTER_EXAMPLES
+        for name in imports(path, everywhere=True)
+    }
+    assert len(libraries) == 9
+    assert libraries <= shown
 
 
 def test_trainers_name_no_environment():
