@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -370,22 +371,36 @@ def test_the_command_refuses_what_cannot_work(words, told, capsys, monkeypatch):
 
 
 @pytest.mark.torch
-def test_the_container_calls_the_command_as_it_is():
+def test_the_container_calls_the_command_as_it_is(monkeypatch):
     text = (ROOT / "docker" / "serve.Dockerfile").read_text("utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     entry, words = (
         json.loads(re.search(rf"^{name} (\[.*\])$", text, re.MULTILINE)[1])
         for name in ("ENTRYPOINT", "CMD")
     )
     assert entry[:4] == ["python", "-m", "agentgym", "serve"]
-    config = tyro_config(entry[4:] + words)
-    assert (config.host, config.port, config.env) == ("0.0.0.0", 8000, "WebShop-v0")
-    for folder in re.findall(r"^COPY (\w+) \w+$", text, re.MULTILINE):
-        assert (ROOT / folder).is_dir()
+    (shown,) = re.findall(r"^# +docker run .* agentgym-serve (.+)$", text, re.MULTILINE)
+    parsed = []
 
+    async def note(config):
+        parsed.append(config)
 
-def tyro_config(words):
-    import tyro
-
-    from agentgym.cli.serve import ServeConfig
-
-    return tyro.cli(ServeConfig, args=words)
+    monkeypatch.setattr("agentgym.cli.serve.serve", note)
+    for given in (words, shown.split()):
+        assert main([*entry[3:], *given]) == 0
+    for config in parsed:
+        assert (config.host, config.port, config.env) == ("0.0.0.0", 8000, "WebShop-v0")
+    assert re.findall(r"^EXPOSE (\d+)$", text, re.MULTILINE) == ["8000"]
+    assert "http://127.0.0.1:8000/health" in text
+    assert f"-e {parsed[0].token_variable}=" in text
+    # What the installation needs is there: the extra, the packages, and files they are made with.
+    assert re.findall(r"pip install [^.]*'\.\[(.+)\]'", text) == ["serve"]
+    assert "serve" in project["project"]["optional-dependencies"]
+    found = project["tool"]["setuptools"]["packages"]["find"]["include"]
+    folders = re.findall(r"^COPY (\w+) (\w+)$", text, re.MULTILINE)
+    assert {there for _, there in folders} == {name.rstrip("*") for name in found}
+    assert all(here == there and (ROOT / here).is_dir() for here, there in folders)
+    files = re.search(r"^COPY (.+) \./$", text, re.MULTILINE)[1].split()
+    needed = {project["project"]["readme"], *project["project"]["license-files"]}
+    assert set(files) == {"pyproject.toml", *needed}
+    assert all((ROOT / name).is_file() for name in files)
