@@ -103,6 +103,8 @@ class GiGPOConfig(GRPOConfig):
         self._check(
             "above 0 and at most 1, or None", lambda v: v is None or 0 < v <= 1, "similarity"
         )
+        exact = self.similarity is None or self.hgpo == "off"
+        require(exact, "similarity", self.similarity, "None: HGPO compares exact histories")
         require(self.adv_center == "mean", "adv_center", self.adv_center, "mean")
         require(bool(self.abstraction), "abstraction", "empty", "auto, generic or a preset's name")
         right = "auto: nothing here reads the progress (--anchor observation_state does)"

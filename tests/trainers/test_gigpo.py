@@ -249,6 +249,7 @@ def test_hgpo_has_no_episode_term_unless_asked_for() -> None:
         ({"gamma": 1.5}, "--gamma is 1.5; it must be between 0 and 1"),
         ({"omega": -1.0}, "--omega is -1.0; it must be a finite number, 0 or more"),
         ({"similarity": 0.0}, "--similarity is 0.0; it must be above 0 and at most 1, or None"),
+        ({"similarity": 0.9, "hgpo": "formula"}, "--similarity is 0.9; it must be None: HGPO"),
         ({"hgpo_history": -1}, "--hgpo-history is -1; it must be 0 or more"),
         ({"hgpo": "x"}, "--hgpo is x; it must be one of off, formula, release"),
         ({"abstraction": ""}, "--abstraction is empty"),

@@ -196,7 +196,8 @@ def history_advantages(
         levels.append(own)
     A_LR = np.stack(levels)
     first = 1 if released and base_R is None else 0
-    w_LR = np.where(A_LR != 0.0, history_weights(len(levels), alpha, first)[:, None], 0.0)
+    # A return equal to its mean can differ from it by rounding, which depends on the rows' order.
+    w_LR = np.where(np.abs(A_LR) > _SAME, history_weights(len(levels), alpha, first)[:, None], 0.0)
     total = w_LR.sum(0)
     return np.divide((w_LR * A_LR).sum(0), total, out=np.zeros(len(total)), where=total > 0)
 

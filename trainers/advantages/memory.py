@@ -21,6 +21,7 @@ __all__ = ["CellView", "Effect", "MemoryMismatch", "ProgressMemory"]
 _VERSION = 1
 _DROPPED = 1e-10  # a unit of less weight is forgotten
 _REBASE = 32  # half-lives after which the scale is renewed, long before anything overflows
+_FOREVER = 1e15  # updates that no run lives to see
 
 
 class MemoryMismatch(ValueError):
@@ -163,7 +164,8 @@ class ProgressMemory:
                     self._watch(key, weight)
 
     def _growth(self, state: _State) -> float:
-        return float(2.0 ** ((self.step - state.base) / self.half_life))
+        # Beyond this all is forgotten; a larger power would overflow.
+        return float(2.0 ** min((self.step - state.base) / self.half_life, 1000.0))
 
     def _weight(self, state: str, action: str) -> float:
         own = self._states[state]
@@ -172,7 +174,8 @@ class ProgressMemory:
     def _watch(self, key: tuple[str, str], weight: float) -> None:
         """Look at the cell again when it can have lost its weight."""
         left = self.half_life * math.log2(weight / self.min_weight)
-        self._expiring.setdefault(self.step + max(math.ceil(left), 1), []).append(key)
+        left = min(max(left, 1.0), _FOREVER)
+        self._expiring.setdefault(self.step + math.ceil(left), []).append(key)
 
     # Writing ------------------------------------------------------------------------------------
 

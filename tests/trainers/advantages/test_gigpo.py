@@ -354,6 +354,19 @@ def test_the_episode_term_can_be_the_first_level():
     assert with_base == pytest.approx((2.0 + 2 * alone) / np.where(alone != 0, 3, 1))
 
 
+def test_a_return_at_the_mean_says_nothing_whatever_the_rounding():
+    """In floating point the mean of .1, .2 and .3 is not .2; the level is left out all the same."""
+    paths = [("a", 0.1), ("a", 0.2), ("b", 0.3)]
+    rows = step_rows(
+        [
+            rollout("u", member, [step(first), step("x", reward=reward)])
+            for member, (first, reward) in enumerate(paths)
+        ]
+    )
+    assert rows.rewards_R[1::2].mean() != 0.2
+    assert levels(rows, history=1)[3] == pytest.approx(1 / math.sqrt(2), abs=1e-4)
+
+
 def test_no_history_is_gigpo_without_its_episode_term():
     rows = table()
     anchor = anchor_groups(rows.group_R, rows.observation_R)

@@ -247,6 +247,15 @@ def test_settings_out_of_range_are_refused(settings_, message):
         ProgressMemory(**settings_)
 
 
+@pytest.mark.parametrize(("half_life", "left"), [(1e-4, 0), (1e-308, 0), (1e308, 2)])
+def test_half_lives_of_any_length_work(half_life, left):
+    made = memory(("a", "c", 1.0), ("b", "c", 1.0), half_life=half_life)
+    made.tick(3)
+    assert len(made) == left
+    made.absorb([Effect("z", "a", "d", 2.0)])
+    assert made.cells("z")["a"].mean == pytest.approx(1.5 if left else 2.0)
+
+
 # Against the plain formulas ---------------------------------------------------------------------
 
 updates = st.lists(
