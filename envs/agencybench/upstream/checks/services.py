@@ -175,7 +175,7 @@ def formed(run: Callable[[Assessment], Finding]) -> Callable[[Assessment], Findi
     def looked(assessment: Assessment) -> Finding:
         try:
             return run(assessment)
-        except (AttributeError, LookupError, TypeError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise Unmet(f"what the service tells has another form ({error!r})"[:200]) from None
 
     return looked

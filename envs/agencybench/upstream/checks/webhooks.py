@@ -275,6 +275,7 @@ def checks(number: int, sections: Sections) -> tuple[Check, ...]:
     }
     made = [Check("parts", 0.1, said, parts, kind="file")]
     made += [
-        Check(name, weight, told, run, kind="http") for name, weight, told, run in rules[number]
+        Check(name, weight, told, formed(run), kind="http")
+        for name, weight, told, run in rules[number]
     ]
     return (*made, judge_check(sections))
