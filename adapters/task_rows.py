@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.evaluation import evaluation_specs
 from agentgym.guarded import env_maker
 
-__all__ = ["task_rows"]
+__all__ = ["evaluation_rows", "task_rows"]
 
 
 def task_rows(
@@ -37,4 +38,42 @@ def task_rows(
         rows = [{"task_id": tasks.sample(rng, split), "seed": seed + row} for row in range(number)]
     finally:
         env.close()
+    return _with_prompts(rows)
+
+
+def evaluation_rows(
+    env_id: str, number: int, *, split: str | None = None, **env_args: Any
+) -> list[dict[str, Any]]:
+    """Rows to test on: the episodes that the suite's own evaluations play, in the same order.
+
+    Args:
+        env_id: Id of the environment.
+        number: How many rows; where the split has fewer tasks, they repeat with other seeds.
+        split: Split to take them from; None for the environment's last evaluation split.
+        **env_args: Arguments of the environment.
+
+    Raises:
+        ValueError: If there is no such split, no task in it, or the environment names none, or
+            the number is not positive.
+    """
+    if number < 1:
+        raise ValueError(f"the number of rows to test on must be positive, got {number}")
+    env = env_maker(env_id, **env_args)()
+    try:
+        tasks = env.unwrapped.tasks  # type: ignore[attr-defined]
+        if split is None and not tasks.eval_splits:
+            raise ValueError(
+                f"{env_id} names no split for evaluation; choose one of {list(tasks.splits)}"
+            )
+        name = tasks.eval_splits[-1] if split is None else split
+        ids = tasks.ids(name)
+    finally:
+        env.close()
+    if not ids:
+        raise ValueError(f"split {name!r} of {env_id} holds no task")
+    specs = evaluation_specs(ids, name, number)
+    return _with_prompts([{"task_id": item.task_id, "seed": item.seed} for item in specs])
+
+
+def _with_prompts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"prompt": json.dumps(row), **row} for row in rows]

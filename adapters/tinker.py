@@ -1,8 +1,4 @@
-"""Tinker (tinker-cookbook): groups of environments in tokens, and the data set that makes them.
-
-No text is tokenized twice (see :class:`~adapters.token_episode.TokenEpisode`): Tinker makes one
-``Datum`` of an episode, and its mask covers what the model wrote.
-"""
+"""Tinker (tinker-cookbook): groups of environments in tokens, and the data sets that make them."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.task_rows import task_rows
+from adapters.task_rows import evaluation_rows, task_rows
 from adapters.token_episode import TokenEpisode
 from adapters.versions import require
 from agentgym.guarded import blank_info
@@ -53,8 +49,7 @@ class AgentGymGroup(types.EnvGroupBuilder):
 
     async def make_envs(self) -> Sequence[AgentGymEnv]:
         """New environments, none of which has begun."""
-        envs = [AgentGymEnv(self) for _ in range(self.group_size)]
-        self._made += envs
+        self._made += (envs := [AgentGymEnv(self) for _ in range(self.group_size)])
         return envs
 
     async def cleanup(self) -> None:
@@ -62,9 +57,8 @@ class AgentGymGroup(types.EnvGroupBuilder):
         seats, self._made = [env.seat for env in self._made], []
         for seat in seats:
             seat.close()
-        for seat in seats:
-            if not seat.busy:  # else it hangs, and is abandoned
-                await asyncio.to_thread(seat.join)
+        idle = [seat for seat in seats if not seat.busy]  # the others hang, and are abandoned
+        await asyncio.gather(*(asyncio.to_thread(seat.join) for seat in idle))
 
     def logging_tags(self) -> list[str]:
         """Its id."""
@@ -79,8 +73,8 @@ class AgentGymEnv(types.Env):
         self.seat = ThreadSeat(self._make, group.call_s)  # type: ignore[arg-type]
 
     async def initial_observation(self) -> Any:
-        """The first prompt; an episode that cannot begin is over at once."""
-        reason = await self._call("begin", self._group.row)
+        """The first prompt; an episode that cannot begin, or one too long, is over at once."""
+        reason = await self._call("begin", self._group.row, False)
         if reason is not None:
             return types.InitialObservationOverflow(0.0, self._metrics(reason))
         return tinker.ModelInput.from_ints(self._episode.ids.tolist()), self._stops
@@ -99,23 +93,20 @@ class AgentGymEnv(types.Env):
         self._episode = TokenEpisode(group.env_id, tokenizer, **group.settings)
         return self._episode
 
-    async def _call(self, method: str, argument: Any) -> StopReason | None:
+    async def _call(self, method: str, *arguments: Any) -> StopReason | None:
         """Call the episode; why it is over, or None."""
         try:
-            await self.seat.call(method, argument)
+            await self.seat.call(method, *arguments)
         except EnvironmentHang:
             return StopReason.DEADLINE
         self._info = self._episode.info
         return self._info["stop_reason"]
 
     def _metrics(self, reason: StopReason) -> dict[str, float]:
-        lost = reason in _LOST
-        return {
-            f"{types.STOP_METRIC_PREFIX}{reason}": 1.0,
-            "score": float(self._info["score"]),
-            "success": float(self._info["success"] and not lost),
-            "truncated": float(lost or self._episode.truncated),
-        }
+        info, lost, key = self._info, reason in _LOST, f"{types.STOP_METRIC_PREFIX}{reason}"
+        told = {"score": info["score"], "success": info["success"] and not lost}
+        told |= {key: True, "truncated": lost or self._episode.truncated}
+        return {name: float(value) for name, value in told.items()}
 
 
 class _Batches(types.RLDataset):
@@ -131,7 +122,10 @@ class _Batches(types.RLDataset):
 
 @chz.chz
 class AgentGymDatasetBuilder(types.RLDatasetBuilder):
-    """``dataset_builder`` of Tinker's training loop: a group for each row, in batches."""
+    """``dataset_builder`` of Tinker's training loop: a group for each row, in batches.
+
+    Its test set: ``test_rows`` episodes of ``test_split`` (None: the last one for evaluation).
+    """
 
     env_id: str
     model_name: str
@@ -139,12 +133,18 @@ class AgentGymDatasetBuilder(types.RLDatasetBuilder):
     group_size: int
     rows: int = 1000
     seed: int = 0
+    test_rows: int = 0
+    test_split: str | None = None
     settings: dict[str, Any] = chz.field(default_factory=dict)
     env_args: dict[str, Any] = chz.field(default_factory=dict)
 
-    async def __call__(self) -> tuple[types.RLDataset, None]:
+    async def __call__(self) -> tuple[types.RLDataset, types.RLDataset | None]:
         """Draw the rows from the training split; what fills no batch is left out."""
-        rows = task_rows(self.env_id, self.rows, seed=self.seed, **self.env_args)
-        each = self.group_size, {**self.settings, **self.env_args}
-        groups = [AgentGymGroup(self.env_id, self.model_name, row, *each) for row in rows]
-        return _Batches(groups, self.batch_size), None
+        args, of = self.env_args, (self.env_id, self.model_name)
+        settings = {**self.settings, **args}
+        rows = task_rows(self.env_id, self.rows, seed=self.seed, **args)
+        train = [AgentGymGroup(*of, row, self.group_size, settings) for row in rows]
+        number, split = self.test_rows, self.test_split
+        rows = evaluation_rows(self.env_id, number, split=split, **args) if number else []
+        test = [AgentGymGroup(*of, row, 1, settings) for row in rows]
+        return _Batches(train, self.batch_size), _Batches(test, len(test)) if test else None

@@ -63,10 +63,15 @@ class TokenEpisode:
         """The environment failed: the episode says nothing about the model."""
         return self.guarded.error is not None
 
-    def begin(self, row: Mapping[str, Any]) -> None:
+    def begin(self, row: Mapping[str, Any], strict: bool = True) -> None:
         """Begin the episode that ``task_id``, ``split`` and ``seed`` of a row name.
 
         An environment that fails here ends the episode with the first answer.
+
+        Args:
+            row: The row.
+            strict: Raise where the first prompt is too long; False ends the episode there,
+                truncated, like any other whose next prompt is too long.
 
         Raises:
             ValueError: If the first prompt is longer than ``max_prompt_tokens``.
@@ -80,11 +85,14 @@ class TokenEpisode:
         else:
             self.ids = self._dialogue.open(observation, self.info).ids
         self.written = np.zeros(len(self.ids), bool)
-        if self._too_long(self.ids):
+        if self.failed or not self._too_long(self.ids):
+            return
+        if strict:
             raise ValueError(
                 f"the first prompt of {self.info['task_id']!r} has {len(self.ids)} tokens, more "
                 f"than max_prompt_tokens={self._most}"
             )
+        self._cut()
 
     def answer(self, ids: Sequence[int]) -> None:
         """Take the action that stands in the model's tokens.
@@ -103,8 +111,7 @@ class TokenEpisode:
         if not (self.terminated or self.truncated):
             longer = self._dialogue.reply(ids, text, action, observation, self.info).ids
             if self._too_long(longer):
-                self.truncated = True
-                self.info = {**self.info, "stop_reason": StopReason.MAX_TOKENS}
+                self._cut()
             else:
                 prompt = longer
         written = np.zeros(len(prompt), bool)
@@ -115,6 +122,10 @@ class TokenEpisode:
     def close(self) -> None:
         """Close the environment."""
         self.guarded.close()
+
+    def _cut(self) -> None:
+        self.truncated = True
+        self.info = {**self.info, "stop_reason": StopReason.MAX_TOKENS}
 
     def _too_long(self, ids: np.ndarray) -> bool:
         return self._most is not None and len(ids) > self._most

@@ -12,12 +12,15 @@ from adapter_battery import ENV_ID, LEDGER, SPEC, WINNING, Job, Played, TokenBat
 from templates import KEEPING, CharTokenizer
 from tinker_cookbook.completers import TokenCompleter, TokensWithLogprobs
 from tinker_cookbook.rl.data_processing import trajectory_to_data
+from tinker_cookbook.rl.metric_util import RLTestSetEvaluator
 from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.tokenizer_utils import register_tokenizer
 
 import agentgym
 from adapters.task_rows import task_rows
 from adapters.tinker import AgentGymDatasetBuilder, AgentGymGroup
+from agentgym.evaluation import evaluation_specs
+from agentgym.guarded import env_maker
 
 ROOT = Path(__file__).resolve().parents[3]
 agentgym.register(SPEC)
@@ -117,8 +120,26 @@ def test_episodes_stay_within_the_prompt_length():
     item = played(trajectory)
     assert (item.stop_reason, item.truncated) == ("max_tokens", True)
     assert max(transition.ob.length for transition in trajectory.transitions) <= 60
-    with pytest.raises(RuntimeError, match="max_prompt_tokens=5"):
-        asyncio.run(do_group_rollout(group_of(job, max_prompt_tokens=5), Scripted(["say x"])))
+
+
+def test_a_first_prompt_that_is_too_long_ends_its_episode_and_no_other():
+    LEDGER.__init__()
+    length = asyncio.run(do_group_rollout(group_of(Job("train-0", 1)), Scripted(WINNING)))
+    length = length.trajectories_G[0].transitions[0].ob.length
+    for limit, reason in ((length, "max_tokens"), (length - 1, "max_tokens")):
+        group = group_of(Job("train-0", 1), 2, max_prompt_tokens=limit)
+        done = asyncio.run(do_group_rollout(group, Scripted(["say hello"] * 9)))
+        for trajectory in done.trajectories_G:
+            item = played(trajectory)
+            assert (item.done, item.truncated, item.stop_reason) == (True, True, reason)
+            assert item.reward == 0.0
+            (only,) = trajectory.transitions
+            assert bool(only.ac.tokens) is (limit == length)  # the limit itself may be reached
+    assert LEDGER.closed == LEDGER.made == 5
+    # A broken environment is told as such, however short prompts have to be.
+    broken = group_of(Job("train-0", 1), max_prompt_tokens=2, faults={"train-0": "reset"})
+    (lost,) = asyncio.run(do_group_rollout(broken, Scripted(WINNING))).trajectories_G
+    assert played(lost).stop_reason == "infra_error"
 
 
 def test_the_data_set_has_a_group_for_each_row():
@@ -139,6 +160,37 @@ def test_the_data_set_has_a_group_for_each_row():
     done = asyncio.run(do_group_rollout(again, Scripted(["say hello"] * 9)))
     assert [len(trajectory.transitions) for trajectory in done.trajectories_G] == [2] * 3
     assert LEDGER.closed == LEDGER.made == 3
+
+
+def builder_of(**changes):
+    return AgentGymDatasetBuilder(
+        env_id=ENV_ID, model_name="characters", batch_size=1, group_size=3, rows=1,
+        settings={"action_format": "bare"}, **changes,
+    )  # fmt: skip
+
+
+def test_the_test_set_is_of_an_evaluation_split():
+    spare = env_maker(ENV_ID)()
+    tasks = spare.unwrapped.tasks
+    spare.close()
+    for split, count in ((None, 3), ("validation", 2)):
+        _, test = asyncio.run(builder_of(test_rows=count, test_split=split)())
+        assert len(test) == 1  # no row is left out
+        groups = test.get_batch(0)
+        assert [group.group_size for group in groups] == [1] * count
+        ids = [group.row["task_id"] for group in groups]
+        assert len(set(ids)) == count
+        assert {tasks.split_of(task_id) for task_id in ids} == {split or "test"}
+        specs = evaluation_specs(tasks.ids(split or "test"), split or "test", count)
+        expected = [(item.task_id, item.seed) for item in specs]
+        assert [(group.row["task_id"], group.row["seed"]) for group in groups] == expected
+    evaluator = RLTestSetEvaluator(test, max_tokens=32, num_groups_to_log=0)
+    metrics = asyncio.run(evaluator.eval_token_completer(Scripted(WINNING)))
+    assert metrics["test/env/all/reward/total"] == 1.0
+    with pytest.raises(ValueError, match="unknown split 'exam'"):
+        asyncio.run(builder_of(test_rows=1, test_split="exam")())
+    with pytest.raises(ValueError, match="must be positive, got -1"):
+        asyncio.run(builder_of(test_rows=-1)())
 
 
 def test_the_example_runs(capsys):
