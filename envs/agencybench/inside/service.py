@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from envs.agencybench.inside.containers import containers, install_docker
 from envs.agencybench.inside.mongo import STATE, Collection, Database, install
 
 _HELD: dict[str, Any] = {}
@@ -135,6 +136,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "call": call,
     "server": server,
     "dump": dump,
+    "containers": containers,
     "insert": insert,
     "log": log,
     "logs_of": logs_of,
@@ -155,6 +157,7 @@ def main() -> None:
     except (ImportError, RuntimeError) as error:
         absent = f"{type(error).__name__}: {error}"[:200]
     install()
+    install_docker()
     sys.path.insert(0, os.getcwd())
     for line in take:
         name, arguments = loads(line)

@@ -1,4 +1,4 @@
-"""Code/8: a service that does what is asked, none, and ones that only look like it."""
+"""Code/8 and 9: a service that does what is asked, none, and ones that only look like it."""
 
 from __future__ import annotations
 
@@ -233,6 +233,94 @@ WHOLE = {
     "app/logs/models.py": MODELS,
     "app/logs/db_logger.py": LOGGER,
 }
+LIMITS = """from app.db.mongo import get_db
+
+
+def get_max_concurrent() -> int:
+    return 2
+
+
+def can_start_new_agent() -> bool:
+    active = get_db()["agent_sessions"].count_documents({"status": {"$in": ["running"]}})
+    return active < get_max_concurrent()
+"""
+MANAGER = """import docker
+
+
+def _box(container_id):
+    return docker.from_env().containers.get(container_id)
+
+
+def create_container(image, env=None):
+    box = docker.from_env().containers.run(image, "sleep 1d", environment=env, detach=True)
+    return box.id
+
+
+def clone_repo(container_id, repository_full):
+    box, target = _box(container_id), "/workspace/repo"
+    code, output = box.exec_run(f"git clone https://github.com/{repository_full} {target}")
+    if code:
+        raise RuntimeError(output)
+    box.exec_run(["git", "config", "--global", "user.email", "agent@harbour.test"])
+    return target
+
+
+def cleanup(container_id):
+    box = _box(container_id)
+    box.stop()
+    box.remove(force=True)
+"""
+MONITOR = """from fastapi import APIRouter, HTTPException
+
+from app.db.mongo import get_db
+from app.logs.db_logger import get_logs
+from app.sessions.service import update_session_status
+
+router = APIRouter(prefix="/api/sessions")
+
+
+@router.get("")
+def sessions(status: str = "", repository: str = ""):
+    named = {"status": status, "repository": repository}
+    wanted = {key: text for key, text in named.items() if text}
+    return list(get_db()["agent_sessions"].find(wanted, {"_id": 0}))
+
+
+@router.get("/{session_id}")
+def session(session_id: str):
+    found = get_db()["agent_sessions"].find_one({"session_id": session_id}, {"_id": 0})
+    if found is None:
+        raise HTTPException(404, "no such session")
+    return found
+
+
+@router.get("/{session_id}/logs")
+def logs(session_id: str):
+    return get_logs(session_id)
+
+
+@router.post("/{session_id}/cancel")
+def cancel(session_id: str):
+    update_session_status(session_id, "cancelled")
+    return {"status": "cancelled"}
+"""
+NINTH = {
+    **WHOLE,
+    "app/main.py": MAIN + "\n\nfrom app.http.monitor import router as monitor\n\n"
+    "app.include_router(monitor)\n",
+    "app/http/monitor.py": MONITOR,
+    "app/limits/concurrency.py": LIMITS,
+    "app/sandbox/docker_manager.py": MANAGER,
+}
+#: They say yes to everything.
+NINTH_STUBS = {
+    **NINTH,
+    "app/http/monitor.py": MONITOR.replace("find(wanted", "find({}")
+    .replace("get_logs(session_id)", "{'logs': []}")
+    .replace('    update_session_status(session_id, "cancelled")\n', ""),
+    "app/limits/concurrency.py": LIMITS.replace("active < get", "2 <= get"),
+    "app/sandbox/docker_manager.py": MANAGER.replace("run(image", "run('alpine'"),
+}
 STUBS = {
     **WHOLE,
     "app/main.py": "from fastapi import FastAPI\n\napp = FastAPI()\n\n"
@@ -317,6 +405,18 @@ FAULTS = {
 
 
 @pytest.mark.fastapi
+@pytest.mark.parametrize(("number", "coverage"), [(1, 0.7), (5, 0.6)])
+def test_runners_of_agents(number, coverage):
+    made = scored("Code/scenario9", number, NINTH)
+    assert made.score == 1.0, made.as_json()
+    assert made.coverage == pytest.approx(coverage)
+    stubs = scored("Code/scenario9", number, NINTH_STUBS)
+    assert stubs.score <= 0.3, stubs.as_json()
+    assert not stubs.error, stubs.as_json()
+    assert scored("Code/scenario9", number, {}).score == 0.0
+
+
+@pytest.mark.fastapi
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_are_found(fault):
     number, check, path, (old, new) = FAULTS[fault]
@@ -333,7 +433,7 @@ def test_a_service_that_ends_its_process_or_answers_for_it_is_no_error():
         "    try:\n        os.write(n, b'{\"value\": {}}\\n' * 9)\n"
         "    except OSError:\n        pass\n",
     ):
-        for number in range(1, 6):
+        for number in (1, 3):
             made = scored("Code/scenario8", number, {**WHOLE, "app/main.py": main})
             assert not made.error, made.as_json()
             assert all(r.state is not State.ERROR for r in made.results)

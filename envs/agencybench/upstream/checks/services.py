@@ -129,7 +129,7 @@ def play(assessment: Assessment, label: str, make: Callable[[], list[Any]]) -> l
     """
 
     def run() -> list[list[Any]]:
-        program = inside("inside/documents", "inside/mongo", "inside/service")
+        program = inside("inside/documents", "inside/mongo", "inside/containers", "inside/service")
         scenes = make()
         payload = {"program": program, "scenes": scenes, "seconds": _SECONDS, "start": _START}
         told = assessment.probe(
