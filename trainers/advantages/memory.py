@@ -139,6 +139,7 @@ class ProgressMemory:
         self._states: dict[str, _State] = {}
         self._written: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._expiring: dict[int, list[tuple[str, str]]] = {}
+        self._due: dict[tuple[str, str], int] = {}
 
     def __len__(self) -> int:
         return len(self._written)
@@ -155,7 +156,7 @@ class ProgressMemory:
         for _ in range(updates):
             self.step += 1
             for key in self._expiring.pop(self.step, ()):
-                if key not in self._written:
+                if self._due.get(key) != self.step:  # of a cell that was forgotten since
                     continue
                 weight = self._weight(*key)
                 if weight < self.min_weight:
@@ -175,7 +176,8 @@ class ProgressMemory:
         """Look at the cell again when it can have lost its weight."""
         left = self.half_life * math.log2(weight / self.min_weight)
         left = min(max(left, 1.0), _FOREVER)
-        self._expiring.setdefault(self.step + math.ceil(left), []).append(key)
+        due = self._due[key] = self.step + math.ceil(left)
+        self._expiring.setdefault(due, []).append(key)
 
     # Writing ------------------------------------------------------------------------------------
 
@@ -228,7 +230,7 @@ class ProgressMemory:
             self._watch(key, max(effect.weight, self.min_weight))
 
     def _forget(self, key: tuple[str, str]) -> None:
-        del self._written[key]
+        del self._written[key], self._due[key]
         self.evicted += 1
         name, action = key
         state = self._states[name]
@@ -417,7 +419,7 @@ class ProgressMemory:
             places.append((place, (names[number], actions[action])))
             at = end
         self._written = OrderedDict((key, None) for _, key in sorted(places))
-        self._expiring = {}
+        self._expiring, self._due = {}, {}
         for key in self._written:
             self._watch(key, max(self._weight(*key), self.min_weight))
 

@@ -217,6 +217,18 @@ def test_above_its_size_it_forgets_what_was_written_longest_ago():
     assert made.evicted == 1
 
 
+def test_cells_that_come_and_go_leave_nothing_behind():
+    made = ProgressMemory(half_life=1.0, max_cells=1)
+    for _ in range(200):
+        made.tick()
+        for kind in "ab":
+            made.absorb([Effect("z", kind, "c", 0.0)])
+    # What is yet to be looked at is of the last 14 updates, after which a cell has lost its weight.
+    assert sum(map(len, made._expiring.values())) <= 2 * 15
+    made.tick(14)
+    assert (len(made), made.states, made._expiring, made._due) == (0, 0, {}, {})
+
+
 def test_what_is_forgotten_leaves_the_union():
     made = ProgressMemory(max_cells=2)
     made.absorb([Effect("z", "a", "c1", 0.0), Effect("z", "b", "c2", 0.0)])
