@@ -166,7 +166,7 @@ def test_a_judge_that_fails_is_an_error_and_no_score():
             raise RuntimeError("the endpoint is away")
 
     made = verdict(
-        "Code/scenario8", 1, {"a.py": "x"}, abilities=frozenset({"judge"}), judge=Broken()
+        "Code/scenario5", 1, {"a.py": "x"}, abilities=frozenset({"judge"}), judge=Broken()
     )
     assert (made.score, made.error) == (None, True)
     assert "the endpoint is away" in made.results[0].observed
