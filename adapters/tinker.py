@@ -104,7 +104,7 @@ class AgentGymEnv(types.Env):
 
     def _metrics(self, reason: StopReason) -> dict[str, float]:
         info, lost, key = self._info, reason in _LOST, f"{types.STOP_METRIC_PREFIX}{reason}"
-        told = {"score": info["score"], "success": info["success"] and not lost}
+        told: dict[str, float] = {"score": info["score"], "success": info["success"] and not lost}
         told |= {key: True, "truncated": lost or self._episode.truncated}
         return {name: float(value) for name, value in told.items()}
 
