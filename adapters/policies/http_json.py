@@ -15,7 +15,7 @@ import ssl
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,8 @@ from typing import Any
 __all__ = ["HttpClient", "Reply", "TransportError"]
 
 _MOST_BYTES = 64 << 20
+# Longer than any key.
+_SECRET = 16384
 
 
 class TransportError(ConnectionError):
@@ -43,21 +45,28 @@ class Reply:
     headers: Mapping[str, str]
     body: bytes
 
-    def text(self, most: int = 500) -> str:
-        """The beginning of the body, for messages."""
-        text = self.body[: 4 * most].decode("utf-8", "replace").strip()
+    def text(self, most: int = 500, clean: Callable[[str], str] | None = None) -> str:
+        """The beginning of the body, for messages.
+
+        Args:
+            most: Characters of it.
+            clean: Applied before the text is cut, so that no half of a secret is left at the end.
+        """
+        text = self.body[: 4 * most + _SECRET].decode("utf-8", "replace").strip()
+        if clean is not None:
+            text = clean(text)
         return text if len(text) <= most else text[:most] + "..."
 
     def json(self) -> Any:
         """The body as JSON.
 
         Raises:
-            TransportError: If it is none.
+            TransportError: If it is none; the message does not quote it.
         """
         try:
             return json.loads(self.body)
-        except ValueError as error:
-            raise TransportError(f"the answer is not JSON: {self.text(200)!r}") from error
+        except (ValueError, RecursionError):
+            raise TransportError("the answer is not JSON") from None
 
 
 class HttpClient:

@@ -29,6 +29,10 @@ Api = Literal["chat", "tokens"]
 
 _NO_LIMIT = 1 << 30
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+# What reading an answer of any shape whatever can raise.
+_MALFORMED = (
+    TransportError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
+)  # fmt: skip
 # No trouble of the moment: waiting does not mend these, whatever their status.
 _FINAL = ("insufficient_quota", "billing_hard_limit_reached")
 _OVERFLOW = re.compile(
@@ -135,6 +139,11 @@ class OpenAIPolicy:
         self.config, self.tokenizer = config, ChatText()
         key = os.environ.get(config.key_variable, "").strip()
         headers = {"User-Agent": "agentgym"}
+        if not (key.isascii() and key.isprintable()):  # and without telling what it is
+            raise ValueError(
+                f"the key in {config.key_variable} holds a line break or another sign that cannot "
+                "stand in a header; copy it again"
+            )
         if key:
             headers["Authorization"] = f"Bearer {key}"
         self._client = HttpClient(config.base_url, headers, config.concurrency)
@@ -298,24 +307,28 @@ class OpenAIPolicy:
             raise _Refused(self._clean(f"{self.config.base_url}: {error}"), passing=True) from None
         self.stats[f"status/{reply.status}"] += 1
         if reply.status != 200:
-            if self._renames_length(reply, body):
-                return await self._try(path, body, request, end)
+            # First: vLLM names both fields of the length when it says that the prompt is too long.
             if reply.status in (400, 413, 422) and _OVERFLOW.search(reply.text(2000)):
                 return _empty(FinishReason.CONTEXT_OVERFLOW)
+            if self._renames_length(reply, body):
+                return await self._try(path, body, request, end)
             self._refuse(reply)
         try:
             completion = self._completion(reply, request)
-        except (TransportError, LookupError, TypeError, ValueError) as error:
+        except _MALFORMED as error:
+            said = self._clean(f"{error!r}")
             raise _Refused(
-                self._clean(f"{self.config.base_url} sent no completion: {error!r}"), passing=True
-            ) from error
+                f"{self.config.base_url} sent no completion: {said} in "
+                f"{reply.text(200, self._clean)!r}",
+                passing=True,
+            ) from None  # what the server said may hold the key
         usage = completion.details["usage"]
         self._throttle.correct(admission, sum(usage.values()))
         self.stats.update(usage)
         return completion
 
     def _refuse(self, reply: Reply) -> NoReturn:
-        text = self._clean(reply.text())
+        text = reply.text(clean=self._clean)
         status = reply.status
         passing = status in (408, 409, 425, 429) or status >= 500
         if any(word in text for word in _FINAL):
@@ -329,7 +342,7 @@ class OpenAIPolicy:
         """Newer models of some servers want another name for the same field."""
         if reply.status != 400 or "max_completion_tokens" not in reply.text(2000):
             return False
-        if "max_tokens" not in body:
+        if self.config.api != "chat" or "max_tokens" not in body:
             return False
         self._length_field = "max_completion_tokens"
         body[self._length_field] = body.pop("max_tokens")
@@ -352,8 +365,13 @@ class OpenAIPolicy:
         answer = reply.json()
         choice = answer["choices"][0]
         given = answer.get("usage") or {}
-        usage = {name: int(given.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")}
+        usage = {
+            name: max(0, int(given.get(name) or 0))
+            for name in ("prompt_tokens", "completion_tokens")
+        }
         reason = choice.get("finish_reason")
+        if reason == "abort":  # vLLM's word for a request that it gave up
+            raise ValueError("the server broke off its answer")
         details: dict[str, Any] = {"usage": usage}
         if reason not in _FINISH:
             details["finish_reason"] = reason  # a content filter, a call of tools
@@ -361,7 +379,7 @@ class OpenAIPolicy:
         if self.config.api == "chat":
             return self._chat(choice, finish, details)
         exact = self.config.exact_logprobs or request.sampling.temperature in (0.0, 1.0)
-        return self._tokens(choice, finish, exact, details)
+        return self._tokens(choice, finish, exact, details, request.sampling.max_tokens)
 
     def _chat(self, choice: Any, finish: FinishReason, details: dict[str, Any]) -> Completion:
         text = choice["message"].get("content") or ""
@@ -373,7 +391,12 @@ class OpenAIPolicy:
         return self._recorded(ids, np.zeros(len(ids), np.float32), finish, False, details)
 
     def _tokens(
-        self, choice: Any, finish: FinishReason, exact: bool, details: dict[str, Any]
+        self,
+        choice: Any,
+        finish: FinishReason,
+        exact: bool,
+        details: dict[str, Any],
+        most: int,
     ) -> Completion:
         ids = choice.get("token_ids")
         logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
@@ -383,11 +406,16 @@ class OpenAIPolicy:
                 "use api='chat'",
                 passing=False,
             )
+        if len(ids) > most:
+            raise ValueError(f"{len(ids)} tokens came where at most {most} were asked for")
+        for token, logprob in zip(ids, logprobs, strict=True):
+            if type(token) is not int or not 0 <= token < 1 << 31:
+                raise ValueError(f"{token!r} is no token id")
+            if type(logprob) not in (int, float) or not -math.inf < logprob < 1e-3:
+                raise ValueError(f"{logprob!r} is no log-prob")
         usage = details["usage"]
         usage["completion_tokens"] = usage["completion_tokens"] or len(ids)
-        return self._recorded(
-            tuple(map(int, ids)), np.asarray(logprobs, np.float32), finish, exact, details
-        )
+        return self._recorded(tuple(ids), np.asarray(logprobs, np.float32), finish, exact, details)
 
     def _recorded(
         self,

@@ -8,6 +8,7 @@ import gc
 import json
 import threading
 import time
+import traceback
 from typing import Any
 
 import numpy as np
@@ -237,6 +238,29 @@ def test_a_server_without_token_ids_is_named() -> None:
         assert len(server.seen) == 1
 
 
+@pytest.mark.parametrize(
+    ("ids", "logprobs", "message"),
+    [
+        ([1], [None], "None is no log-prob"),
+        ([1], [float("nan")], "nan is no log-prob"),
+        ([1], [0.5], "0.5 is no log-prob"),
+        ([1], ["-1"], "'-1' is no log-prob"),
+        ([-1], [-1.0], "-1 is no token id"),
+        ([1.5], [-1.0], "1.5 is no token id"),
+        ([2**31], [-1.0], "2147483648 is no token id"),
+        ([1, 2, 3], [-1.0] * 3, "3 tokens came where at most 2"),
+    ],
+)
+def test_tokens_that_are_none_are_not_taken(ids: Any, logprobs: Any, message: str) -> None:
+    choice = {"token_ids": ids, "logprobs": {"token_logprobs": logprobs}}
+    body = json.dumps({"choices": [choice]}).encode()
+    with ChatServer(in_turn(Answer(body=body))) as server:
+        policy = make(server, Waits(), api="tokens", retries=1, failures_in_row=1)
+        with pytest.raises(PolicyError, match=message):
+            ask(policy, Request([5], Sampling(max_tokens=2)))
+        assert len(server.seen) == 2
+
+
 # Keys -------------------------------------------------------------------------------------------
 
 
@@ -258,6 +282,30 @@ def test_the_key_travels_in_the_header_and_nowhere_else(
         error = error.__cause__
     assert KEY not in repr(policy) + repr(policy.config) + caplog.text
     assert KEY not in json.dumps(server.seen[0].body)
+
+
+@pytest.mark.parametrize("before", [0, 190, 490])
+@pytest.mark.parametrize("status", [200, 401])
+def test_no_part_of_a_key_that_a_server_repeats_is_told(
+    before: int, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    page = b"x" * before + KEY.encode()
+    with ChatServer(in_turn(Answer(status=status, error=page, body=page))) as server:
+        policy = make(server, Waits(), retries=0, failures_in_row=1)
+        with pytest.raises(PolicyError) as caught:
+            ask(policy)
+    assert KEY[:4] not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("key", ["sk-hush\n0123", "sk-hush\u20ac"])
+def test_a_key_that_no_header_can_carry_is_not_repeated(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ValueError, match="key in OPENAI_API_KEY holds") as caught:
+        OpenAIPolicy(EndpointConfig(base_url="http://127.0.0.1:1/v1", model="m"))
+    assert "hush" not in repr(caught.value)
 
 
 def test_a_server_elsewhere_wants_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,6 +368,14 @@ TROUBLE = {
     "no choices": Answer(body=b'{"choices": []}'),
     "a list": Answer(body=b"[1]"),
     "content": Answer(body=b'{"choices": [{"message": {"content": [1]}}]}'),
+    "no choice": Answer(body=b'{"choices": ["x"]}'),
+    "no message": Answer(body=b'{"choices": [{"message": null}]}'),
+    "usage": Answer(body=b'{"choices": [{"message": {"content": ""}}], "usage": [1]}'),
+    "infinite": Answer(
+        body=b'{"choices": [{"message": {"content": ""}}], "usage": {"prompt_tokens": 1e999}}'
+    ),
+    "deep": Answer(body=b"[" * 100_000),
+    "broken off": Answer(finish="abort"),
 }
 
 
@@ -412,6 +468,19 @@ def test_a_prompt_that_is_too_long_ends_the_episode(error: dict[str, str]) -> No
         completion = ask(make(server, max_context=len(ASKED)))
         assert completion.finish_reason is FinishReason.CONTEXT_OVERFLOW
         assert not server.seen
+
+
+@pytest.mark.parametrize("api", ["chat", "tokens"])
+def test_both_names_of_the_length_in_one_message_are_no_other_name(api: Any) -> None:
+    """vLLM says it so when prompt and answer do not fit; the field is right as it is."""
+    error = {
+        "message": "'max_tokens' or 'max_completion_tokens' is too large: 9. This model's maximum "
+        "context length is 12 tokens and your request has 5 input tokens"
+    }
+    with ChatServer(in_turn(Answer(status=400, error=error))) as server:
+        completion = ask(make(server, api=api), Request(ASKED, Sampling(max_tokens=9)))
+        assert len(server.seen) == 1
+    assert completion.finish_reason is FinishReason.CONTEXT_OVERFLOW
 
 
 def test_the_other_name_of_the_length_is_learned() -> None:
