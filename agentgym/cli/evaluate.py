@@ -282,8 +282,16 @@ def _specs(
     return evaluation_specs(ids, split, config.episodes or len(ids), config.repeats), split
 
 
-def _unplayed(journal: Journal, item: EpisodeSpec) -> bool:
+def _played(journal: Journal, item: EpisodeSpec) -> dict[str, Any] | None:
+    """The row of an episode; another number of tasks gives its place to another task."""
     row = journal.rows.get((item.group_id, item.member))
+    if row is None or row["seed"] != item.seed:
+        return None
+    return row if item.task_id in (None, row["task_id"]) else None
+
+
+def _unplayed(journal: Journal, item: EpisodeSpec) -> bool:
+    row = _played(journal, item)
     return row is None or row["stop_reason"] in (StopReason.INFRA_ERROR, StopReason.CANCELLED)
 
 
@@ -504,9 +512,7 @@ def _result(
 ) -> dict[str, Any]:
     """The content of the result file."""
     names = {field.name for field in dataclasses.fields(EpisodeResult)}
-    rows = [
-        row for item in specs if (row := journal.rows.get((item.group_id, item.member))) is not None
-    ]
+    rows = [row for item in specs if (row := _played(journal, item)) is not None]
     results = [
         EpisodeResult(**{name: value for name, value in row.items() if name in names})
         for row in rows

@@ -204,6 +204,20 @@ def test_other_settings_do_not_mix(tmp_path: Path) -> None:
         run(server, out)
 
 
+def test_another_number_of_tasks_keeps_no_row_of_another_task(tmp_path: Path) -> None:
+    """The drawn order depends on the number: what is summed up is what a fresh run plays."""
+    with ChatServer(doors) as server:
+        fresh = {count: run(server, tmp_path / f"{count}.json", episodes=count) for count in (2, 4)}
+        out = tmp_path / "grown.json"
+        for count in (2, 4, 2):
+            found = run(server, out, episodes=count)
+            assert found["complete"] is True
+            assert [row["task_id"] for row in found["episodes"]] == [
+                row["task_id"] for row in fresh[count]["episodes"]
+            ]
+            assert found["summary"] == fresh[count]["summary"]
+
+
 def test_episodes_lost_to_faults_are_played_again(tmp_path: Path) -> None:
     out = tmp_path / "r.json"
     state = {"broken": True}
