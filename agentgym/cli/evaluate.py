@@ -206,8 +206,12 @@ def evaluate(config: EvalConfig, say: Callable[[str], None] | None = None) -> di
     make_env = partial(gym.make, entry.id, **env_args)
     specs, split = _specs(entry, make_env, config)
     out = config.out or _fresh(entry.id, config.policy)
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a folder; name a file, for instance {out / 'eval.json'}")
     about = _about(config, entry, env_args, split)
-    journal = Journal(out.with_suffix(".episodes.jsonl"), about, restart=config.restart)
+    # What follows a dot is not always a suffix: model-2.5 and model-2.7 are two results.
+    episodes = out.with_name(out.name.removesuffix(".json") + ".episodes.jsonl")
+    journal = Journal(episodes, about, restart=config.restart)
     todo = [item for item in specs if _unplayed(journal, item)]
     say(
         f"{entry.id}, split {split or 'default'}: {len(specs)} episodes, "

@@ -105,6 +105,23 @@ def test_what_cannot_work_is_refused(
     assert message in capsys.readouterr().err
 
 
+def test_a_folder_is_no_result_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--env", "ToyDoors-v0", "--policy", "random", "--out", str(tmp_path)]
+    assert main(words) == 2
+    assert "is a folder; name a file" in capsys.readouterr().err
+    assert not tmp_path.with_name(f"{tmp_path.name}.episodes.jsonl").exists(), "nothing is played"
+
+
+def test_names_with_dots_have_episodes_of_their_own(tmp_path: Path) -> None:
+    for name in ("model-2.5", "model-2.7"):
+        evaluate(
+            EvalConfig(env="ToyDoors-v0", policy="random", out=tmp_path / name, episodes=1),
+            say=lambda text: None,
+        )
+        assert read(tmp_path / name)["episodes_file"] == f"{name}.episodes.jsonl"
+        assert len(lines(tmp_path / f"{name}.episodes.jsonl")) == 2
+
+
 def test_no_key_is_written_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", "sk-hush-0123")
     with ChatServer(doors) as server:
