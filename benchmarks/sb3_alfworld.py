@@ -1,6 +1,6 @@
 """Stable-Baselines3's MaskablePPO learns AlfWorld-v0 from hashed texts.
 
-    python -m benchmarks.sb3_alfworld [--steps 163840] [--seed 0] [--picture curve.svg]
+    python -m benchmarks.sb3_alfworld [--steps 409600] [--seed 0] [--picture curve.svg]
 
 Trains on embedded games of the pick family (``pick_and_place_simple``) of the training split, with
 ``difficulty="small"`` and up to 100 steps an episode, so that a random policy wins now and then.
@@ -112,7 +112,7 @@ def picture(watch: Watch, floor: float) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=163840)
+    parser.add_argument("--steps", type=int, default=409600)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--picture", type=Path)
     args = parser.parse_args()
