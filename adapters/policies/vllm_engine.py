@@ -301,7 +301,11 @@ class VllmEngine:
         }
         if not cpu:
             chosen["gpu_memory_utilization"] = options.memory
-        elif options.tensor_parallel == 1:
+        else:
+            # A prompt cut into chunks winds its seeded generator back, which those of CPU refuse.
+            chosen["enable_chunked_prefill"] = False
+            chosen["max_num_batched_tokens"] = max(options.max_context, 2048)
+        if cpu and options.tensor_parallel == 1:
             chosen["distributed_executor_backend"] = _ONE_PROCESS
         return AsyncEngineArgs(**(chosen | dict(options.engine_args)))
 

@@ -144,6 +144,15 @@ def test_equal_keys_give_equal_draws_whatever_else_runs(policy: VllmPolicy) -> N
         assert (answer.token_ids == alone.token_ids) == (number % 8 == 1)
 
 
+def test_prompts_of_more_than_one_pass_are_answered_as_alone(policy: VllmPolicy) -> None:
+    # Cut into chunks, the last of a pass would end the engine: its generator cannot go back.
+    prompts = [np.roll(np.resize(LONG, 301), shift) for shift in range(40)]
+    asked = [request(prompt, key=n, tokens=4) for n, prompt in enumerate(prompts)]
+    crowd = run(all_of(policy, asked))
+    assert [len(answer.token_ids) for answer in crowd] == [4] * 40
+    assert run(policy.generate(asked[-1])).token_ids == crowd[-1].token_ids
+
+
 def test_room_is_respected(policy: VllmPolicy) -> None:
     prompt = np.resize(LONG, CONTEXT - 5)
     assert len(run(policy.generate(request(prompt, tokens=50))).token_ids) == 5
