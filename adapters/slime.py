@@ -18,12 +18,11 @@ from typing import Any
 
 from adapters.sequences import episode_tokens
 from adapters.single import Answer, EpisodePlayer
-from agentgym.info import StopReason
+from agentgym.info import ABORTED, StopReason
 
 __all__ = ["make_generate"]
 
 _CUT = {StopReason.MAX_TOKENS, StopReason.CONTEXT_OVERFLOW}
-_ABORTED = {StopReason.INFRA_ERROR, StopReason.DEADLINE, StopReason.CANCELLED}
 
 
 def make_generate(
@@ -74,7 +73,7 @@ def make_generate(
 
         episode = await players[0].play(sample.metadata, ask)
         tokens = episode_tokens(episode, state.tokenizer.eos_token_id)
-        failed = episode.stop_reason in _ABORTED
+        failed = episode.stop_reason in ABORTED
         sample.tokens = tokens.prompt_ids + tokens.response_ids
         sample.response_length = len(tokens.response_ids)
         sample.response = state.tokenizer.decode(tokens.response_ids)

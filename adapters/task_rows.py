@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from agentgym.evaluation import evaluation_specs
 from agentgym.guarded import env_maker
+from agentgym.tasks import TaskSet
 
 __all__ = ["evaluation_rows", "task_rows"]
 
@@ -31,13 +34,9 @@ def task_rows(
     Raises:
         ValueError: If there is no such split.
     """
-    env = env_maker(env_id, **env_args)()
-    try:
-        tasks = env.unwrapped.tasks  # type: ignore[attr-defined]
-        rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
+    with _tasks(env_id, **env_args) as tasks:
         rows = [{"task_id": tasks.sample(rng, split), "seed": seed + row} for row in range(number)]
-    finally:
-        env.close()
     return _with_prompts(rows)
 
 
@@ -58,21 +57,26 @@ def evaluation_rows(
     """
     if number < 1:
         raise ValueError(f"the number of rows to test on must be positive, got {number}")
-    env = env_maker(env_id, **env_args)()
-    try:
-        tasks = env.unwrapped.tasks  # type: ignore[attr-defined]
+    with _tasks(env_id, **env_args) as tasks:
         if split is None and not tasks.eval_splits:
             raise ValueError(
                 f"{env_id} names no split for evaluation; choose one of {list(tasks.splits)}"
             )
         name = tasks.eval_splits[-1] if split is None else split
         ids = tasks.ids(name)
-    finally:
-        env.close()
     if not ids:
         raise ValueError(f"split {name!r} of {env_id} holds no task")
     specs = evaluation_specs(ids, name, number)
     return _with_prompts([{"task_id": item.task_id, "seed": item.seed} for item in specs])
+
+
+@contextmanager
+def _tasks(env_id: str, **env_args: Any) -> Iterator[TaskSet]:
+    env = env_maker(env_id, **env_args)()
+    try:
+        yield env.unwrapped.tasks  # type: ignore[attr-defined]
+    finally:
+        env.close()
 
 
 def _with_prompts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from adapters.task_rows import evaluation_rows, task_rows
 from adapters.token_episode import TokenEpisode
 from adapters.versions import require
 from agentgym.guarded import blank_info
-from agentgym.info import StopReason
+from agentgym.info import ABORTED, StopReason
 from agentgym.seats import EnvironmentHang, ThreadSeat
 
 require("tinker-cookbook", "0.6", "0.7", "tinker")
@@ -22,8 +22,6 @@ from tinker_cookbook.rl import types
 from tinker_cookbook.tokenizer_utils import get_tokenizer
 
 __all__ = ["AgentGymDatasetBuilder", "AgentGymEnv", "AgentGymGroup"]
-
-_LOST = (StopReason.INFRA_ERROR, StopReason.DEADLINE)
 
 
 @dataclass
@@ -83,7 +81,7 @@ class AgentGymEnv(types.Env):
         """Take the action that stands in the model's tokens."""
         reason = await self._call("answer", action)
         seen = tinker.ModelInput.from_ints(self._episode.ids.tolist())
-        reward = 0.0 if reason in _LOST else self._episode.reward
+        reward = 0.0 if reason in ABORTED else self._episode.reward
         metrics = {} if reason is None else self._metrics(reason)
         return types.StepResult(reward, bool(reason), seen, self._stops, metrics)
 
@@ -103,7 +101,7 @@ class AgentGymEnv(types.Env):
         return self._info["stop_reason"]
 
     def _metrics(self, reason: StopReason) -> dict[str, float]:
-        info, lost, key = self._info, reason in _LOST, f"{types.STOP_METRIC_PREFIX}{reason}"
+        info, lost, key = self._info, reason in ABORTED, f"{types.STOP_METRIC_PREFIX}{reason}"
         told: dict[str, float] = {"score": info["score"], "success": info["success"] and not lost}
         told |= {key: True, "truncated": lost or self._episode.truncated}
         return {name: float(value) for name, value in told.items()}

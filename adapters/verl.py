@@ -18,15 +18,13 @@ from adapters.single import Answer, EpisodePlayer
 from adapters.task_rows import task_rows
 from adapters.versions import require
 from agentgym.files import write_atomically
-from agentgym.info import StopReason
+from agentgym.info import ABORTED
 
 require("verl", "0.9.1", "0.10", "verl")
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
 __all__ = ["AgentGymLoop", "verl_rows", "write_config"]
-
-_LOST = {StopReason.INFRA_ERROR, StopReason.DEADLINE, StopReason.CANCELLED}
 
 
 class AgentGymLoop(AgentLoopBase):
@@ -103,7 +101,7 @@ class AgentGymLoop(AgentLoopBase):
 
         episode = await self._player.play(kwargs["extra_info"], ask)
         tokens = episode_tokens(episode, self.tokenizer.eos_token_id)
-        failed, reason = episode.stop_reason in _LOST, str(episode.stop_reason)
+        failed, reason = episode.stop_reason in ABORTED, str(episode.stop_reason)
         told = {
             "score": float(episode.score),
             "success": float(episode.success),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.info import StopReason
+from agentgym.info import LOST
 from agentgym.recording import finite
 from agentgym.statistics import mean_interval, wilson_interval
 from agentgym.trajectory import EpisodeSpec, Trajectory
@@ -19,7 +19,6 @@ __all__ = ["EpisodeResult", "evaluation_specs", "summarize"]
 
 # Held-out episodes are the same for every run: seeds of runs do not choose them.
 _EVALUATION_SEED = 20_000_003
-_LOST = (StopReason.INFRA_ERROR, StopReason.CANCELLED)
 
 
 def evaluation_specs(
@@ -95,7 +94,7 @@ class EpisodeResult:
     @property
     def lost(self) -> bool:
         """Whether the episode says nothing about the policy: a fault cut it off."""
-        return self.stop_reason in _LOST
+        return self.stop_reason in LOST
 
     @classmethod
     def of(cls, trajectory: Trajectory, prompt_tokens: int, action_tokens: int) -> EpisodeResult:

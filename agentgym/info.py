@@ -23,6 +23,12 @@ class StopReason(StrEnum):
     CANCELLED = "cancelled"
 
 
+#: Faults of something else than the policy: such an episode counts nowhere.
+LOST = frozenset({StopReason.INFRA_ERROR, StopReason.CANCELLED})
+#: Episodes that libraries without these reasons should not train on.
+ABORTED = LOST | {StopReason.DEADLINE}
+
+
 class Info(TypedDict):
     """What ``reset`` and ``step`` return beside the observation.
 

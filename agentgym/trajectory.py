@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from agentgym.guidance import Guidance
-from agentgym.info import StopReason
+from agentgym.info import LOST, StopReason
 from agentgym.policy import FinishReason
 
 __all__ = ["EpisodeSpec", "Trajectory", "TrajectoryGroup", "Turn", "group_trajectories"]
 
 # Outcomes that say nothing about the policy; such trajectories are dropped from every statistic.
-_UNUSABLE = frozenset({StopReason.INFRA_ERROR, StopReason.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,7 @@ class Trajectory:
     @property
     def usable(self) -> bool:
         """Whether the episode says something about the policy and holds anything to learn from."""
-        return self.stop_reason not in _UNUSABLE and self.n_actions > 0
+        return self.stop_reason not in LOST and self.n_actions > 0
 
     @property
     def min_version(self) -> int:

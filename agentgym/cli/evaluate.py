@@ -27,7 +27,7 @@ from agentgym.cli.journal import Journal
 from agentgym.collector import Collector, CollectorConfig
 from agentgym.evaluation import EpisodeResult, evaluation_specs, summarize
 from agentgym.files import write_atomically
-from agentgym.info import StopReason
+from agentgym.info import LOST, StopReason
 from agentgym.parsing import ActionFormat
 from agentgym.policy import FinishReason, PolicyError, Sampling
 from agentgym.prompts import PromptMode, make_renderer
@@ -296,7 +296,7 @@ def _played(journal: Journal, item: EpisodeSpec) -> dict[str, Any] | None:
 
 def _unplayed(journal: Journal, item: EpisodeSpec) -> bool:
     row = _played(journal, item)
-    return row is None or row["stop_reason"] in (StopReason.INFRA_ERROR, StopReason.CANCELLED)
+    return row is None or row["stop_reason"] in LOST
 
 
 def _about(
