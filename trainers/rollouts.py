@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -358,7 +358,7 @@ class AsyncSource:
 
     def publish(self, state: Mapping[str, Any], version: int) -> None:
         """See :class:`Source`; running episodes go on under the new weights."""
-        self._submit(self.collector.policy.load_weights(state, version)).result()
+        self._run(self.collector.policy.load_weights(state, version))
         with self._lock:
             self._version = version
             self._wake()
@@ -366,12 +366,13 @@ class AsyncSource:
 
     def ask(self, request: Request) -> Completion:
         """See :class:`Source`."""
-        answer: Completion = self._submit(self.collector.policy.generate(request)).result()
+        answer: Completion = self._run(self.collector.policy.generate(request))
         return answer
 
     def play(self, collector: Collector, specs: Sequence[EpisodeSpec]) -> list[Trajectory]:
         """See :class:`Source`; sampling for training goes on beside it."""
-        return self._submit(collector.collect(specs, self._check)).result()
+        played: list[Trajectory] = self._run(collector.collect(specs, self._check))
+        return played
 
     def close(self) -> None:
         """See :class:`Source`."""
@@ -392,8 +393,13 @@ class AsyncSource:
 
     def _work(self) -> None:
         asyncio.set_event_loop(self._loop)
+        serving = self._loop.create_task(self._serve())
         try:
-            self._loop.run_until_complete(self._serve())
+            while not serving.done():
+                try:
+                    self._loop.run_until_complete(serving)
+                except SystemExit as error:  # it breaks out of the loop, not only of its task
+                    self._fail(error)
             # Generators that were let go of close on the loop.
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
@@ -415,9 +421,7 @@ class AsyncSource:
             async for trajectory in stream:
                 self._deliver(trajectory)
         except Exception as error:
-            with self._lock:
-                self._failure = error
-                self._lock.notify_all()
+            self._fail(error)
         finally:
             await stream.aclose()
 
@@ -439,6 +443,11 @@ class AsyncSource:
                 yield spec
             if not specs:
                 await self._room.wait()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            self._failure = self._failure or error
+            self._lock.notify_all()
 
     def _deliver(self, trajectory: Trajectory) -> None:
         with self._lock:
@@ -494,7 +503,14 @@ class AsyncSource:
         if self._interrupted():
             raise Interrupted
 
-    def _submit(self, work: Any) -> Future[Any]:
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Let the producer's loop do something, and wait for it."""
+        try:
+            return self._submit(work).result()
+        except SystemExit as error:  # a fault of the policy, not a wish of the user
+            raise RuntimeError(f"sampling failed: {error}") from error
+
+    def _submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         if not self._thread.is_alive():
             work.close()
             raise RuntimeError("sampling has stopped") from self._failure

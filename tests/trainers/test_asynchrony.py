@@ -331,3 +331,55 @@ def test_a_crash_of_the_producer_stops_the_run_with_its_cause(tmp_path: Path) ->
     with RunDir.open(tmp_path / "run", total_steps=30) as folder:
         (saved,) = folder.checkpoints()
     assert 3 <= saved.step < 30, "what was learned before is kept"
+
+
+class Exiting(TablePolicy):
+    """Wants to end the process at a given call."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self.at = at
+
+    async def generate(self, request: Request) -> Completion:
+        if self.at == "generate":
+            raise SystemExit("the policy went away")
+        return await super().generate(request)
+
+    async def load_weights(self, state: Mapping[str, np.ndarray], version: int) -> None:
+        if self.at == "load_weights":
+            raise SystemExit("the policy went away")
+        await super().load_weights(state, version)
+
+
+@pytest.mark.parametrize("at", ["generate", "load_weights"])
+@pytest.mark.parametrize("work", ["next_groups", "play", "ask"])
+def test_a_policy_that_wants_to_exit_does_not_leave_the_learner_waiting(at: str, work: str) -> None:
+    policy = Exiting(at)
+    collector = Collector(
+        toy_rounds.ToyRounds, ConversationRenderer(ChatText(), EnvPrompt("bare")), policy
+    )
+    asked = iter(range(200))
+    source = AsyncSource(
+        collector, TaskCursor(None, None, 5), Plan(2, 1), staleness=0, version=0,
+        interrupted=lambda: next(asked, None) is None,
+    )  # fmt: skip
+    table = {"table": np.zeros_like(policy.table)}
+
+    def use() -> None:
+        source.publish(table, 0)
+        if work == "next_groups":
+            source.next_groups(Plan(2, 1), 2)
+        elif work == "play":
+            source.play(collector, [EpisodeSpec(None, None, 1, "g0", 0)])
+        else:
+            source.ask(Request(np.array([1], np.int32), Sampling(1.0, 3), (0,)))
+
+    try:
+        with pytest.raises(RuntimeError, match="the policy went away") as caught:
+            use()
+        assert isinstance(caught.value.__cause__, SystemExit)
+        policy.at = ""
+        source.publish(table, 1)  # the loop still does what it is asked
+    finally:
+        source.close()
+    assert not source._thread.is_alive()
