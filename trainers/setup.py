@@ -23,7 +23,7 @@ from agentgym.registry import EnvSpec, load, spec
 from agentgym.tasks import TaskSet
 from agentgym.trajectory import EpisodeSpec
 from trainers.config import PlayConfig, TrainConfig, parse_env_args
-from trainers.rollouts import TaskCursor
+from trainers.cursor import TaskCursor
 
 __all__ = ["Setup", "World", "announce", "check_policy"]
 

@@ -29,8 +29,9 @@ from trainers.algorithm import Plan, explained_metrics, turn_rewards
 from trainers.command_line import parse_args
 from trainers.config import PlayConfig, require
 from trainers.critic import Critic, default_freeze
+from trainers.cursor import TaskCursor
 from trainers.loop import REFUSALS, torch_threads
-from trainers.rollouts import SyncSource, TaskCursor
+from trainers.rollouts import SyncSource
 from trainers.setup import Setup, World, announce
 from trainers.value_learner import ValueLearner, ValueOptions
 

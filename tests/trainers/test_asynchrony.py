@@ -23,8 +23,9 @@ from agentgym.trajectory import EpisodeSpec, Trajectory, TrajectoryGroup
 from benchmarks.async_throughput import Rounds, SlowPolicy, Workload, measure
 from benchmarks.simulated_time import Clock, SimulatedAsyncSource
 from trainers.algorithm import Plan
+from trainers.cursor import TaskCursor
 from trainers.grpo import GRPO, GRPOConfig
-from trainers.rollouts import AsyncSource, TaskCursor
+from trainers.rollouts import AsyncSource
 from trainers.run_dir import RunDir, read_status
 
 # Throughput, in simulated time ------------------------------------------------------------------

@@ -26,11 +26,11 @@ from agentgym.packing import collate, pack
 from agentgym.trajectory import Trajectory, TrajectoryGroup
 from trainers.aggregation import Reduction
 from trainers.command_line import with_preset
+from trainers.cursor import TaskCursor
 from trainers.evaluation import rollout_metrics
 from trainers.g2rpoa import G2RPOA, G2RPOAConfig
 from trainers.grpo import GRPO, GRPOConfig
 from trainers.losses import policy_loss
-from trainers.rollouts import TaskCursor
 from trainers.run_dir import read_config
 from trainers.setup import World
 

@@ -19,8 +19,9 @@ from agentgym.info import StopReason
 from agentgym.policy import FinishReason
 from agentgym.trajectory import EpisodeSpec, Trajectory, TrajectoryGroup, Turn
 from trainers.algorithm import Plan
+from trainers.cursor import TaskCursor
 from trainers.grpo import GRPOConfig
-from trainers.rollouts import AsyncSource, Interrupted, SyncSource, TaskCursor
+from trainers.rollouts import AsyncSource, Interrupted, SyncSource
 from trainers.setup import Setup, World
 
 TASKS = tuple(f"t{number}" for number in range(5))
