@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from agentgym.info import StopReason
+from agentgym.run_lock import RunLocked
 from agentgym.trajectory import EpisodeSpec, Trajectory, TrajectoryGroup
 from trainers.algorithm import Algorithm, CreditBatch
 from trainers.checkpoint import CheckpointError
@@ -35,7 +36,6 @@ from trainers.parity import ParityAlarm, ParityProbe, default_bound
 from trainers.report import write_report
 from trainers.rollouts import AsyncSource, Interrupted, Source, SyncSource
 from trainers.run_dir import Outcome, RunDir, RunDirError, pick_readable, read_metrics
-from trainers.run_lock import RunLocked
 from trainers.setup import Setup, World, announce, check_policy
 
 __all__ = ["REFUSALS", "Trainer", "run", "torch_threads"]

@@ -28,6 +28,7 @@ from typing import Any, Literal, Self, get_args
 
 from agentgym.files import write_atomically
 from agentgym.recording import readable
+from agentgym.run_lock import RunLock, lock_holder
 from agentgym.trajectory import Trajectory
 from trainers.checkpoint import (
     Checkpoint,
@@ -41,7 +42,6 @@ from trainers.checkpoint import (
 from trainers.metrics import MetricError, MetricValue, check_metrics
 from trainers.rows import JsonRows, read_rows
 from trainers.run_facts import command_line, config_differences, software, to_json
-from trainers.run_lock import RunLock, lock_holder
 
 __all__ = [
     "Outcome",

@@ -23,9 +23,9 @@ from adapters.policies.causal_lm import CausalLM
 from adapters.policies.models import TINY, cache_folder
 from adapters.policies.tiny import TinyConfig
 from agentgym.registry import load, spec
+from agentgym.run_lock import RunLock, RunLocked
 from trainers.command_line import with_preset
 from trainers.demonstrations import demonstrated_texts, record
-from trainers.run_lock import RunLock, RunLocked
 from trainers.setup import Setup, World
 from trainers.sft import SFTConfig, demonstrations, learn, new_tiny, variants_of
 

@@ -15,6 +15,7 @@ import pytest
 
 from agentgym.info import StopReason
 from agentgym.policy import FinishReason
+from agentgym.run_lock import RunLocked, lock_holder
 from agentgym.trajectory import EpisodeSpec, Trajectory, Turn
 from trainers import run_facts
 from trainers.metrics import MetricError
@@ -28,7 +29,6 @@ from trainers.run_dir import (
     read_status,
     read_trajectories,
 )
-from trainers.run_lock import RunLock, RunLocked, lock_holder
 
 
 def make_trajectory(reward=1.0, member=0, *, stop=StopReason.SOLVED, text="<b>\ud800 & 'x'"):
@@ -396,58 +396,6 @@ def test_a_killed_run_is_taken_over(tmp_path, kind):
         process.stdout.close()
         if orphan:
             os.kill(orphan, signal.SIGKILL)
-
-
-class TestLock:
-    def test_once_in_a_process(self, tmp_path):
-        lock = RunLock(tmp_path / ".lock")
-        with pytest.raises(RunLocked, match="by this process"):
-            RunLock(tmp_path / ".lock")
-        assert lock_holder(tmp_path / ".lock") == os.getpid()
-        lock.release()
-        lock.release()
-        assert lock_holder(tmp_path / ".lock") is None
-        again = RunLock(tmp_path / ".lock")
-        assert again.taken_over is None
-        again.release()
-
-    def test_a_recycled_process_id_does_not_hold_a_lock(self, tmp_path):
-        (tmp_path / ".lock").write_text(json.dumps({"pid": os.getppid()}))
-        lock = RunLock(tmp_path / ".lock")
-        assert lock.taken_over == os.getppid()
-        lock.release()
-
-    @pytest.mark.parametrize("content", ["", "not json", "[]", '{"pid": "x"}'])
-    def test_nonsense_in_the_file_is_taken_over(self, tmp_path, content):
-        (tmp_path / ".lock").write_text(content)
-        RunLock(tmp_path / ".lock").release()
-        assert not (tmp_path / ".lock").exists()
-
-    def test_a_forked_child_does_not_release(self, tmp_path):
-        code = """
-            import os, sys
-            from trainers.run_lock import RunLock
-            lock = RunLock(sys.argv[1])
-            if os.fork() == 0:
-                lock.release()
-                os._exit(0)
-            os.wait()
-            print("ready", flush=True)
-            sys.stdin.read()
-        """
-        path = tmp_path / ".lock"
-        process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(code), str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout.readline() == "ready\n"
-        assert lock_holder(path) == process.pid
-        with pytest.raises(RunLocked):
-            RunLock(path)
-        process.communicate("")
-        assert lock_holder(path) is None
 
 
 def test_pick_readable():

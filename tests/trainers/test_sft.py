@@ -17,10 +17,10 @@ import trainers.warm_start as warm_start_module  # noqa: E402
 from adapters.policies.causal_lm import CausalLM  # noqa: E402
 from adapters.policies.models import resolve_model  # noqa: E402
 from agentgym.packing import pack  # noqa: E402
+from agentgym.run_lock import RunLock  # noqa: E402
 from trainers.cloning import Stage, clone  # noqa: E402
 from trainers.command_line import with_preset  # noqa: E402
 from trainers.demonstrations import to_trajectory  # noqa: E402
-from trainers.run_lock import RunLock  # noqa: E402
 from trainers.setup import Setup, World  # noqa: E402
 from trainers.sft import (  # noqa: E402
     SFTConfig,

@@ -1,4 +1,4 @@
-"""One process at a time in a run directory."""
+"""One process at a time at a run directory or a result file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _held: set[Path] = set()
 
 
 class RunLocked(RuntimeError):
-    """Another process (or this one, twice) works in the run directory."""
+    """Another process (or this one, twice) works there."""
 
 
 class RunLock:
-    """Exclusive use of a folder, through a lock file in it.
+    """Exclusive use of a folder or file, through a lock file.
 
     The lock is a POSIX record lock: the kernel drops it when its process dies, however it dies, so
     a stale lock cannot exist and a recycled process id cannot be taken for a living run. Forked
@@ -29,6 +29,8 @@ class RunLock:
 
     Args:
         path: The lock file; made, and removed on release.
+        what: What it guards, for messages; by default the folder that it lies in.
+        instead: What else the user can do than wait, for messages.
 
     Attributes:
         taken_over: Process id of a holder that died without releasing, or None.
@@ -37,20 +39,25 @@ class RunLock:
         RunLocked: Somebody holds it; the message names the process.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        what: str | None = None,
+        instead: str = "use another folder",
+    ) -> None:
         self.path = Path(path).resolve()
+        what = what or str(self.path.parent)
         self.taken_over: int | None = None
         if self.path in _held:
-            raise RunLocked(f"{self.path.parent} is already in use by this process ({os.getpid()})")
+            raise RunLocked(f"{what} is already in use by this process ({os.getpid()})")
         while True:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             if not _lock(handle):
                 holder = _read(handle)
                 os.close(handle)
                 raise RunLocked(
-                    f"{self.path.parent} is in use by process {holder.get('pid', '?')} on "
-                    f"{holder.get('host', 'this machine')}; wait for it to end, or use another "
-                    "folder"
+                    f"{what} is in use by process {holder.get('pid', '?')} on "
+                    f"{holder.get('host', 'this machine')}; wait for it to end, or {instead}"
                 )
             # Between opening and locking, the former holder may have removed the file.
             if _is_current(handle, self.path):
