@@ -19,6 +19,9 @@ __all__ = ["EpisodeResult", "evaluation_specs", "summarize"]
 
 # Held-out episodes are the same for every run: seeds of runs do not choose them.
 _EVALUATION_SEED = 20_000_003
+# The order of the tasks is drawn after so many seeds: it is the one that evaluations of the
+# trainers' default size have always had, now for every size.
+_SEEDS_BEFORE_ORDER = 200
 
 
 def evaluation_specs(
@@ -26,14 +29,18 @@ def evaluation_specs(
 ) -> list[EpisodeSpec]:
     """The episodes of an evaluation, the same for every run.
 
+    Tasks are taken in one random order of the split, so that any number of them is an even sample
+    of it, and the first ``n`` episodes of a larger number are those of ``n``.
+
     Args:
         ids: Task ids of the split; None where the environment has no task set.
         split: Its name.
         count: Tasks to play. Where there are more than the split has, they repeat with other seeds.
         repeats: Episodes of each (task, seed), as members of one group.
     """
+    seeds = np.random.default_rng(_EVALUATION_SEED).integers(2**31 - 1, size=count)
     rng = np.random.default_rng(_EVALUATION_SEED)
-    seeds = rng.integers(2**31 - 1, size=count)
+    rng.integers(2**31 - 1, size=_SEEDS_BEFORE_ORDER)
     order = rng.permutation(len(ids)) if ids else None
     return [
         EpisodeSpec(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +42,26 @@ def test_repeats_are_members_of_one_group() -> None:
     assert repeated[::2] == plain
     assert [spec.member for spec in repeated[:4]] == [0, 1, 0, 1]
     assert (repeated[0].task_id, repeated[0].seed) == (repeated[1].task_id, repeated[1].seed)
+
+
+@given(st.integers(1, 40), st.integers(0, 60), st.integers(0, 60), st.integers(1, 3))
+def test_more_episodes_begin_with_the_fewer(tasks: int, few: int, more: int, repeats: int) -> None:
+    ids = [f"t{number}" for number in range(tasks)]
+    longer = evaluation_specs(ids, "test", few + more, repeats)
+    assert longer[: few * repeats] == evaluation_specs(ids, "test", few, repeats)
+    once = [spec.task_id for spec in longer[::repeats]]
+    counts = [once.count(name) for name in ids]
+    assert max(counts) - min(counts) <= 1, "no task comes twice before all have come"
+
+
+def test_the_default_evaluation_of_training_is_what_it_was() -> None:
+    """Its tasks and seeds, as they were drawn when the order depended on the number."""
+    rng = np.random.default_rng(20_000_003)
+    seeds = rng.integers(2**31 - 1, size=200)
+    order = rng.permutation(134)
+    specs = evaluation_specs([str(number) for number in range(134)], "test", 200)
+    assert [spec.seed for spec in specs] == seeds.tolist()
+    assert [int(str(spec.task_id)) for spec in specs] == [*order, *order[:66]]
 
 
 def test_each_task_once_has_the_textbook_intervals() -> None:
