@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from agentgym.trajectory import Trajectory, Turn
 
-__all__ = ["finite", "readable"]
+__all__ = ["finite", "plain", "readable", "spelled"]
+
+# Nothing that an environment tells on purpose is nested deeper.
+_DEEPEST = 64
 
 
 def readable(trajectory: Trajectory, *, tokens: bool = False) -> dict[str, Any]:
@@ -76,6 +82,58 @@ def _turn(turn: Turn, tokens: bool) -> dict[str, Any]:
     else:
         out["versions"] = []
     return out
+
+
+def plain(value: Any) -> Any:
+    """Anything an environment tells, as JSON values.
+
+    Mappings become objects, sequences, sets and arrays lists, NumPy's scalars numbers; numbers that
+    JSON does not know become texts (see :func:`spelled`), and so does everything else. Nothing is
+    refused: what an environment tells besides must not cost the episode.
+    """
+    return _plain(value, ())
+
+
+def _plain(value: Any, within: tuple[int, ...]) -> Any:
+    """``within`` has the identities of what holds the value: some things hold themselves."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return spelled(float(value))
+    if id(value) not in within and len(within) < _DEEPEST:
+        inner = (*within, id(value))
+        if isinstance(value, Mapping):
+            return {_text(key): _plain(item, inner) for key, item in value.items()}
+        if isinstance(value, np.ndarray):
+            return _plain(value.tolist(), inner)
+        if isinstance(value, list | tuple):
+            return [_plain(item, inner) for item in value]
+        if isinstance(value, set | frozenset):
+            return [_plain(item, inner) for item in sorted(value, key=_text)]
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception:
+        return f"<{type(value).__name__} that str() fails on>"
+
+
+def spelled(value: float) -> float | str:
+    """The number, or its name where JSON has none for it.
+
+    The names are ``NaN``, ``Infinity`` and ``-Infinity``; ``float`` reads them back.
+    """
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def finite(value: float) -> float | None:

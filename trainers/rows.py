@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from agentgym.recording import spelled
 
 __all__ = ["JsonRows", "RowsError", "read_rows"]
 
@@ -73,7 +74,9 @@ class JsonRows:
         if self.last_step is not None and step < self.last_step + self.strict:
             least = self.last_step + self.strict
             raise ValueError(f"{self.path.name}: step must be >= {least} here, got {step}")
-        plain = {key: _encode(value) for key, value in row.items()}
+        plain = {
+            key: spelled(value) if isinstance(value, float) else value for key, value in row.items()
+        }
         line = json.dumps(plain, allow_nan=False, separators=(",", ":")) + "\n"
         before, self.last_step = self.last_step, step
         try:
@@ -159,9 +162,3 @@ def _scan(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
             raise RowsError(f"{path}, line {number}: expected a JSON object, got {row!r:.80}")
         yield start, row
         start = end + 1
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value

@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
 from agentgym.files import write_atomically
-from agentgym.recording import readable
+from agentgym.recording import plain, readable
 from agentgym.run_lock import RunLock, lock_holder
 from agentgym.trajectory import Trajectory
 from trainers.checkpoint import (
@@ -417,7 +417,8 @@ def pick_readable(trajectories: Iterable[Trajectory], n: int = 4) -> list[Trajec
 
 
 def _readable(trajectory: Trajectory) -> dict[str, Any]:
-    return readable(trajectory) | {"details": to_json(trajectory.details, place="details")}
+    # First plain: what an environment tells must not end a run. Then to_json hides secrets.
+    return readable(trajectory) | {"details": to_json(plain(trajectory.details))}
 
 
 def _now() -> str:

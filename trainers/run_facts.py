@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import importlib.metadata
-import math
 import os
 import platform
 import re
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import agentgym
+from agentgym.recording import spelled
 
 __all__ = ["command_line", "config_differences", "software", "to_json"]
 
@@ -52,9 +52,7 @@ def to_json(value: Any, *, place: str = "config") -> Any:
     if isinstance(value, str):
         return _URL_LOGIN.sub(_HIDDEN, value)
     if isinstance(value, float):
-        if math.isfinite(value):
-            return value
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return spelled(value)
     if isinstance(value, os.PathLike):
         return _URL_LOGIN.sub(_HIDDEN, os.fspath(value))
     if is_dataclass(value) and not isinstance(value, type):

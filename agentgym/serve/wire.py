@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym.info import Info
+from agentgym.recording import plain
 
 __all__ = [
     "SESSION_HEADER",
@@ -111,8 +112,12 @@ def _data(message: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
 def observation(
     text: str, reward: float | None, terminated: bool, truncated: bool, info: Info
 ) -> dict[str, Any]:
-    """The answer to a reset or step; ``metadata`` has what OpenEnv has no field for."""
-    metadata = {"terminated": terminated, "truncated": truncated, "info": info}
+    """The answer to a reset or step; ``metadata`` has what OpenEnv has no field for.
+
+    Values of ``details`` that JSON does not know become texts, NaN and infinity too.
+    """
+    told = {**info, "details": plain(info["details"])}
+    metadata = {"terminated": terminated, "truncated": truncated, "info": told}
     return {
         "type": "observation",
         "data": {
@@ -134,5 +139,5 @@ def error(fault: WireError) -> dict[str, Any]:
 
 
 def dump(answer: Mapping[str, Any]) -> str:
-    """An answer as text; values of ``details`` that JSON does not know become texts."""
+    """An answer as text."""
     return json.dumps(answer, default=str, separators=(",", ":"))

@@ -398,6 +398,19 @@ def test_a_killed_run_is_taken_over(tmp_path, kind):
             os.kill(orphan, signal.SIGKILL)
 
 
+def test_whatever_an_environment_tells_is_logged(tmp_path):
+    """It has no JSON form, and must not end the run."""
+    item = make_trajectory()
+    item.details = {"board": object, "odd": Exception("x"), "key": {(1, 2): {3}}, "loss": math.nan}
+    item.details["self"] = item.details
+    with RunDir.create(tmp_path / "r", "grpo") as run:
+        run.log_trajectories(1, [item])
+    (row,) = read_trajectories(tmp_path / "r")
+    assert row["details"]["odd"] == "x"
+    assert row["details"]["key"] == {"(1, 2)": [3]}
+    assert row["details"]["loss"] == "NaN"
+
+
 def test_pick_readable():
     pool = [make_trajectory(r, m) for m, r in enumerate([0.0, 1.0, 0.5, 0.25, 0.75])]
     pool.append(make_trajectory(0.9, 9, stop=StopReason.INFRA_ERROR))

@@ -123,6 +123,28 @@ def test_a_request_is_carried_out_once():
             assert ask(type="state")["data"]["step_count"] == 1
 
 
+class Telling(BatteryDoors):
+    """Doors that tell what JSON has no words for."""
+
+    def step(self, action):
+        *rest, info = super().step(action)
+        odd = {"loss": float("nan"), "best": float("inf"), ("a", 1): {2}, "kind": Exception}
+        return (*rest, {**info, "details": {**info["details"], **odd}})
+
+
+def test_what_is_told_is_json_whatever_the_environment_tells():
+    def refuse(word):
+        raise AssertionError(f"{word} is no JSON")
+
+    with served(lambda: Telling()) as server, connect(server.url + "/ws", proxy=None) as wire:
+        for message in ({"type": "reset"}, {"type": "step", "data": {"action": "say a"}}):
+            wire.send(json.dumps(message))
+            answer = json.loads(wire.recv(), parse_constant=refuse)
+    details = answer["data"]["metadata"]["info"]["details"]
+    assert (details["loss"], details["best"]) == ("NaN", "Infinity")
+    assert details["('a', 1)"] == [2]
+
+
 def test_a_client_comes_back_after_its_connection_broke():
     with served(lambda: BatteryDoors()) as server:
         LEDGER.__init__()
