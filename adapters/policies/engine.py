@@ -10,6 +10,8 @@ a decode, more are a prefill. Dropping a row's keys and values is therefore ``ca
 
 from __future__ import annotations
 
+import itertools
+import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +22,12 @@ import torch
 
 from adapters.policies.causal_lm import CausalLM
 from adapters.policies.draws import draw, fold_key, uniforms
-from adapters.policies.kv_cache import AttentionMasks, SlotCache, UnsupportedAttentionError
+from adapters.policies.kv_cache import (
+    AttentionMasks,
+    SlotCache,
+    UnsupportedAttentionError,
+    default_cache_bytes,
+)
 from agentgym.policy import Completion, FinishReason, Request
 
 __all__ = ["Engine", "Job"]
@@ -64,14 +71,25 @@ class Engine:
 
     Args:
         lm: The model.
-        slots: Rows, which bounds both what is decoded together and the memory of the cache.
+        slots: Rows, which bounds what is decoded together; fewer where ``cache_bytes`` are too
+            few for them.
         max_context: Tokens a row can hold.
         prefill_tokens: Most (padded) tokens of one prefill pass.
         version: Version of the weights at the start.
+        cache_bytes: Most memory of the keys and values of all rows; None for half of the device's.
+
+    Raises:
+        ValueError: If one row is too large for the memory.
     """
 
     def __init__(
-        self, lm: CausalLM, slots: int, max_context: int, prefill_tokens: int, version: int
+        self,
+        lm: CausalLM,
+        slots: int,
+        max_context: int,
+        prefill_tokens: int,
+        version: int,
+        cache_bytes: int | None = None,
     ) -> None:
         self.lm, self.slots, self.max_context = lm, slots, max_context
         self.prefill_tokens = max(prefill_tokens, 1)
@@ -92,10 +110,9 @@ class Engine:
         self.waiting: list[Job] = []
         self._stop_sets: dict[tuple[int, ...], int] = {}
         self._stop_table = np.zeros((0, lm.vocab_size), bool)
+        if self._masks is not None:
+            self._try_cache(default_cache_bytes(lm.device) if cache_bytes is None else cache_bytes)
         self.reset()
-        if self._masks is not None and not self._cache_agrees():
-            self._masks = None
-            self.reset()
 
     def reset(self) -> None:
         """Forget every row and every waiting job."""
@@ -394,24 +411,49 @@ class Engine:
 
     # Self-test --------------------------------------------------------------------------------
 
+    def _try_cache(self, most: int) -> None:
+        """Do without the cache if it is wrong for the model; without some rows if it is large."""
+        cache = SlotCache(1, self.max_context)
+        assert self._masks is not None
+        if not self._cache_agrees(cache, self._masks):
+            self._masks = None
+            return
+        row = cache.bytes_per_position * (self.max_context + 1)
+        if row > most:
+            raise ValueError(
+                f"keys and values of one sequence of {self.max_context} tokens take "
+                f"{_gib(row)}, more than the {_gib(most)} they may; choose a smaller max_context "
+                "or a larger cache_bytes"
+            )
+        if row * self.slots > most:
+            fewer = most // row
+            warnings.warn(
+                f"keys and values of {self.slots} sequences of {self.max_context} tokens would "
+                f"take {_gib(row * self.slots)}; {fewer} run at a time, in {_gib(most)}. A smaller "
+                "max_context lets more run",
+                stacklevel=4,
+            )
+            self.slots = fewer
+
     @torch.inference_mode()
-    def _cache_agrees(self) -> bool:
+    def _cache_agrees(self, cache: SlotCache, masks: AttentionMasks) -> bool:
         """Whether a pass over the cache, in pieces, gives the model's own log-probs."""
         size = min(6, self.max_context)
-        if size < 4 or self._cache is None or self._masks is None:
-            return True
         lm, device = self.lm, self.lm.device
         step = max(1, lm.vocab_size // (size + 1))
         ids = (torch.arange(size, device=device)[None] * step) % lm.vocab_size
         expected = torch.log_softmax(lm.project(lm.features(ids)[0]).float(), -1)
         got = []
-        for begin, end in ((0, size - 2), (size - 2, size - 1), (size - 1, size)):
+        cuts = sorted({0, max(size - 2, 0), size - 1, size})
+        for begin, end in itertools.pairwise(cuts):
             positions = torch.arange(begin, end, device=device)[None]
-            self._cache.aim(1, positions, end)
-            mask = self._masks.build(positions, end)
-            part = lm.features(
-                ids[:, begin:end], positions_BT=positions, mask=mask, cache=self._cache
-            )
+            cache.aim(1, positions, end)
+            mask = masks.build(positions, end)
+            part = lm.features(ids[:, begin:end], positions_BT=positions, mask=mask, cache=cache)
             got.append(torch.log_softmax(lm.project(part[0]).float(), -1))
         tolerance = 1e-3 if lm.model.dtype in (torch.float32, torch.float64) else 0.25
         return bool((torch.cat(got) - expected).abs().max() <= tolerance)
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.3g} GiB"

@@ -1,4 +1,4 @@
-"""Keys and values of many sessions in one preallocated block, each row at its own position.
+"""Keys and values of many sessions in one block, each row at its own position.
 
 The block is what a transformers model sees as its ``past_key_values``. A forward pass names the
 rows it covers and the position of every token; the pass writes its keys and values there and
@@ -8,6 +8,8 @@ attends to what the rows hold. Which positions a token may see is the mask's bus
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +17,12 @@ from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.cache_utils import Cache
 
-__all__ = ["AttentionMasks", "SlotCache", "UnsupportedAttentionError"]
+__all__ = ["AttentionMasks", "SlotCache", "UnsupportedAttentionError", "default_cache_bytes"]
+
+# Positions of a new block; it doubles as sequences grow.
+_FIRST_POSITIONS = 512
+# A container's limit on memory, in bytes or "max": control groups of version 2, then 1.
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 # Kinds of layers whose whole state is keys and values by position.
 _BY_POSITION = frozenset({"full_attention", "sliding_attention"})
@@ -26,10 +33,11 @@ class UnsupportedAttentionError(ValueError):
 
 
 class SlotCache(Cache):
-    """A block of keys and values; layer tensors have shape (slots, heads, capacity + 1, head dim).
+    """A block of keys and values; layer tensors have shape (slots, heads, room + 1, head dim).
 
     The last position is a place to write padding to; nothing attends to it. Layers are allocated
-    at their first use, when their shapes and types are known.
+    at their first use, when their shapes and types are known, and ``room`` grows up to
+    ``capacity`` with the longest sequence.
 
     Args:
         slots: Number of rows.
@@ -39,6 +47,7 @@ class SlotCache(Cache):
     def __init__(self, slots: int, capacity: int) -> None:
         super().__init__(layers=[])
         self.slots, self.capacity = slots, capacity
+        self._room = min(_FIRST_POSITIONS, capacity)
         self._keys: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
         self._rows: Tensor | slice = slice(0, 0)
@@ -62,24 +71,31 @@ class SlotCache(Cache):
         else:
             self._rows = rows
             self._row_index = rows[:, None]
-        self._positions, self._seen = positions_BT, seen
+        while self._room < min(seen, self.capacity):
+            self._room = min(2 * self._room, self.capacity)
+        self._positions, self._seen = positions_BT.clamp(max=self._room), seen
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Store a layer's new keys and values, shape (B, heads, T, head dim); return all seen."""
-        if layer_idx not in self._keys:
-            self._keys[layer_idx] = self._block(key_states)
-            self._values[layer_idx] = self._block(value_states)
-        keys, values = self._keys[layer_idx], self._values[layer_idx]
+        keys = self._block(self._keys, layer_idx, key_states)
+        values = self._block(self._values, layer_idx, value_states)
         keys[self._row_index, :, self._positions] = key_states.transpose(1, 2)
         values[self._row_index, :, self._positions] = value_states.transpose(1, 2)
         # Narrow before gathering: a gather copies.
         return keys[:, :, : self._seen][self._rows], values[:, :, : self._seen][self._rows]
 
-    def _block(self, states: Tensor) -> Tensor:
-        shape = (self.slots, states.shape[1], self.capacity + 1, states.shape[3])
-        return states.new_zeros(shape)
+    def _block(self, blocks: dict[int, Tensor], layer: int, states: Tensor) -> Tensor:
+        """A layer's block, with room for every position that the pass covers."""
+        block = blocks.get(layer)
+        if block is None or block.shape[2] <= self._room:
+            shape = (self.slots, states.shape[1], self._room + 1, states.shape[3])
+            grown = states.new_zeros(shape)
+            if block is not None:
+                grown[:, :, : block.shape[2] - 1] = block[:, :, :-1]
+            block = blocks[layer] = grown
+        return block
 
     # Models size their own masks with these; ours are given, so the answers are never used.
 
@@ -100,6 +116,24 @@ class SlotCache(Cache):
         """Memory of the blocks allocated so far."""
         blocks = [*self._keys.values(), *self._values.values()]
         return sum(block.numel() * block.element_size() for block in blocks)
+
+    @property
+    def bytes_per_position(self) -> int:
+        """Memory that one token of one row takes in all layers; 0 before the first pass."""
+        return self.bytes // (self.slots * (self._room + 1))
+
+
+def default_cache_bytes(device: torch.device) -> int:
+    """Half of the memory of a device; on CPU of the machine, or of the container's limit."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory) // 2
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name in _LIMITS:
+        try:
+            memory = min(memory, int(Path(name).read_text("ascii")))
+        except (OSError, ValueError):  # not there, or without a limit
+            continue
+    return memory // 2
 
 
 class AttentionMasks:

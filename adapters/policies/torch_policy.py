@@ -46,7 +46,9 @@ class TorchPolicy:
     Args:
         lm: The model. It is used in place; give the learner's :meth:`CausalLM.clone` where
             learner and sampler work at the same time.
-        max_slots: Rows of the cache: requests that run together and sessions that are kept.
+        max_slots: Rows of the cache: requests that run together and sessions that are kept. Where
+            so many of ``max_context`` tokens do not fit into ``cache_bytes``, there are fewer, with
+            a warning; requests wait for one another, and what is sampled stays the same.
         max_context: Most tokens of prompt and completion; None takes what the model allows, at
             most 8192.
         device: Where the model goes; None leaves it where it is.
@@ -54,9 +56,10 @@ class TorchPolicy:
         threads: Torch threads for one operation on CPU, set in the thread that samples. More
             than one slows small models down. None leaves torch's setting.
         version: Version of the weights at the start.
+        cache_bytes: Most memory for keys and values; None takes half of the device's.
 
     Raises:
-        ValueError: If an argument is out of range.
+        ValueError: If an argument is out of range, or one sequence too long for the memory.
     """
 
     def __init__(
@@ -69,9 +72,14 @@ class TorchPolicy:
         prefill_tokens: int = 4096,
         threads: int | None = 1,
         version: int = 0,
+        cache_bytes: int | None = None,
     ) -> None:
-        for name, value in (("max_slots", max_slots), ("prefill_tokens", prefill_tokens)):
-            if value < 1:
+        for name, value in (
+            ("max_slots", max_slots),
+            ("prefill_tokens", prefill_tokens),
+            ("cache_bytes", cache_bytes),
+        ):
+            if value is not None and value < 1:
                 raise ValueError(f"{name} must be >= 1, got {value!r}")
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be >= 1 or None, got {threads!r}")
@@ -88,7 +96,7 @@ class TorchPolicy:
         self.stop_token_ids = lm.stop_token_ids()
         self._threads = threads if lm.device.type == "cpu" else None
         self._set_threads()
-        self._engine = Engine(lm, max_slots, max_context, prefill_tokens, version)
+        self._engine = Engine(lm, max_slots, max_context, prefill_tokens, version, cache_bytes)
         self._pump: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._arrivals = 0
