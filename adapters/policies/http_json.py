@@ -84,20 +84,14 @@ class HttpClient:
     def __init__(
         self, base_url: str, headers: Mapping[str, str] | None = None, connections: int = 64
     ) -> None:
-        parts = urllib.parse.urlsplit(base_url)
-        if parts.username or parts.password:
-            raise ValueError("the base URL holds a user or a password; keys come from a variable")
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-            raise ValueError(
-                f"base URL {base_url!r} is not of the form http(s)://host[:port][/path]"
-            )
+        parts, port = _split(base_url)
         self.url = base_url.rstrip("/")
-        self.host, self._secure = parts.hostname, parts.scheme == "https"
-        self._port = parts.port or (443 if self._secure else 80)
+        self.host, self._secure = str(parts.hostname), parts.scheme == "https"
+        self._port = port or (443 if self._secure else 80)
         self._path = parts.path.rstrip("/")
         self._headers = {"Accept": "application/json", **(headers or {})}
         self._context = ssl.create_default_context() if self._secure else None
-        self._proxy = _proxy(parts.scheme, parts.hostname)
+        self._proxy = _proxy(parts.scheme, self.host)
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="agentgym-http")
         self._lock = threading.Lock()
         self._idle: list[http.client.HTTPConnection] = []
@@ -238,6 +232,31 @@ class _Call:
             if self._connection is not None and self._connection.sock is not None:
                 with contextlib.suppress(OSError):
                     self._connection.sock.shutdown(2)
+
+
+def _split(url: str) -> tuple[urllib.parse.SplitResult, int | None]:
+    """The parts of a URL, and its port.
+
+    Raises:
+        ValueError: If it is not of the form that is wanted here.
+    """
+    if "@" in url.partition("//")[2].partition("/")[0]:
+        raise ValueError("the base URL holds a user or a password; keys come from a variable")
+    shown = url if "@" not in url else f"...@{url.rpartition('@')[2]}"
+    refusal = f"base URL {shown!r} is not of the form http(s)://host[:port][/path]"
+    # What neither a request line nor a host may hold.
+    if not url.isascii() or any(not "!" <= sign <= "~" for sign in url):
+        raise ValueError(f"{refusal}: it holds a blank or a sign that has to be encoded")
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"{refusal}: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ValueError(refusal)
+    if parts.query or parts.fragment:
+        raise ValueError(f"{refusal}: nothing may follow the path")
+    return parts, port
 
 
 def _proxy(scheme: str, host: str) -> tuple[str, int] | None:

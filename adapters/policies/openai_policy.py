@@ -12,23 +12,28 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from adapters.policies import chat_text
 from adapters.policies.chat_text import ChatText
+from adapters.policies.endpoint import EndpointConfig
 from adapters.policies.http_json import HttpClient, Reply, TransportError
-from adapters.policies.throttle import Throttle
-from agentgym.policy import Completion, FinishReason, PolicyError, Request
+from adapters.policies.throttle import Admission, Throttle
+from agentgym.policy import Completion, FinishReason, PolicyError, Request, Sampling
 
 __all__ = ["EndpointConfig", "OpenAIPolicy", "open_policy"]
 
-Api = Literal["chat", "tokens"]
-
 _NO_LIMIT = 1 << 30
-_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+# Why answers end, in the words of different servers. One that was cut off is no whole answer,
+# whatever cut it off; one that calls a tool is.
+_FINISH = dict.fromkeys(
+    ("stop", "eos", "eos_token", "stop_sequence", "end_turn", "tool_calls", "function_call"),
+    FinishReason.STOP,
+) | dict.fromkeys(("length", "max_tokens", "model_length", "content_filter"), FinishReason.LENGTH)
+# The server gave the request up.
+_BROKEN = ("abort", "error")
 # What reading an answer of any shape whatever can raise.
 _MALFORMED = (
     TransportError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
@@ -40,66 +45,6 @@ _OVERFLOW = re.compile(
     r"prompt is too long|input is too long",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class EndpointConfig:
-    """A server and how to treat it.
-
-    Attributes:
-        base_url: Up to and including the version, for instance ``http://127.0.0.1:8000/v1``.
-        model: What the server calls the model.
-        api: ``chat`` sends messages to ``/chat/completions`` (any server). ``tokens`` sends token
-            ids to ``/completions`` and wants token ids with log-probs back (vLLM's server), which
-            makes data that can be trained on.
-        key_variable: Environment variable that holds the key. Only servers elsewhere need one.
-        max_context: Most tokens of prompt and answer; None leaves it to the server.
-        exact_logprobs: With ``tokens``: the server was started with processed log-probs, so that
-            they are those of the sampling distribution at every temperature. Otherwise tokens
-            that are sampled at a temperature other than 1 are marked as not trainable.
-        version: Weight version that is recorded on every token.
-        concurrency: Most requests at a time.
-        requests_per_minute: Rate limit, or None.
-        tokens_per_minute: Rate limit, prompt and answer together, or None.
-        request_timeout: Seconds for one try.
-        deadline: Seconds for one generation with all its tries and waits.
-        retries: Most tries after the first.
-        backoff: Seconds before the first retry; doubled for each further one, up to a minute, and
-            shortened by up to half at random. ``Retry-After`` of the server overrules it.
-        failures_in_row: Generations that may fail for good, one after another, before the policy
-            raises. Until then a failure ends its own episode as ``CANCELLED``.
-        extra_body: Further fields of every request; None as a value leaves a field out.
-    """
-
-    base_url: str
-    model: str
-    api: Api = "chat"
-    key_variable: str = "OPENAI_API_KEY"
-    max_context: int | None = None
-    exact_logprobs: bool = False
-    version: int = 0
-    concurrency: int = 64
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    request_timeout: float = 120.0
-    deadline: float = 600.0
-    retries: int = 6
-    backoff: float = 0.5
-    failures_in_row: int = 3
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not self.model:
-            raise ValueError("model is empty; give the name that the server knows the model by")
-        if self.api not in ("chat", "tokens"):
-            raise ValueError(f"api must be 'chat' or 'tokens', got {self.api!r}")
-        for name in ("request_timeout", "deadline", "backoff"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be a finite number of seconds > 0, got {value!r}")
-        for name, least in (("concurrency", 1), ("retries", 0), ("failures_in_row", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be >= {least}, got {getattr(self, name)!r}")
 
 
 class _Refused(PolicyError):
@@ -165,7 +110,8 @@ class OpenAIPolicy:
         self._failed: PolicyError | None = None
         self._closed = False
         #: Totals: ``requests``, ``completions``, ``retries``, ``status/<code>``, ``failures``,
-        #: ``prompt_tokens``, ``completion_tokens``; seconds waited are in :attr:`waited`.
+        #: ``prompt_tokens``, ``completion_tokens``, ``finish_reason/missing`` and ``/unknown``;
+        #: seconds waited between tries are in :attr:`waited`.
         self.stats: Counter[str] = Counter()
         self.waited = 0.0
 
@@ -267,13 +213,17 @@ class OpenAIPolicy:
     async def _persist(self, path: str, body: dict[str, Any], request: Request) -> Completion:
         """Try until it works, or no more can be hoped for."""
         clock = asyncio.get_running_loop().time
-        end = clock() + self.config.deadline
+        left = self.config.deadline
         tries = 0
         while True:
+            # Waiting for one's turn within the rate limits is no trouble of the server's, and may
+            # take longer than any deadline.
+            admission = await self._throttle.admit(self._estimate(request))
+            end = clock() + left
             tries += 1
             try:
                 async with asyncio.timeout_at(end):
-                    completion = await self._try(path, body, request, end)
+                    completion = await self._try(path, body, request, admission, end)
             except TimeoutError:
                 raise _Refused(
                     f"no completion from {self.config.base_url} within the deadline of "
@@ -290,14 +240,17 @@ class OpenAIPolicy:
                 self.waited += wait
                 await self._sleep(wait)
             else:
-                completion.details["tries"] = tries
-                return completion
+                if completion is not None:
+                    completion.details["tries"] = tries
+                    return completion
+                tries -= 1
+            left = end - clock()
 
     async def _try(
-        self, path: str, body: dict[str, Any], request: Request, end: float
-    ) -> Completion:
+        self, path: str, body: dict[str, Any], request: Request, admission: Admission, end: float
+    ) -> Completion | None:
+        """Send it once; None if it is to be sent again under another name of a field."""
         loop = asyncio.get_running_loop()
-        admission = await self._throttle.admit(self._estimate(request))
         self.stats["requests"] += 1
         try:
             left = max(0.001, min(self.config.request_timeout, end - loop.time()))
@@ -311,10 +264,10 @@ class OpenAIPolicy:
             if reply.status in (400, 413, 422) and _OVERFLOW.search(reply.text(2000)):
                 return _empty(FinishReason.CONTEXT_OVERFLOW)
             if self._renames_length(reply, body):
-                return await self._try(path, body, request, end)
+                return None
             self._refuse(reply)
         try:
-            completion = self._completion(reply, request)
+            completion = self._completion(reply, request, body)
         except _MALFORMED as error:
             said = self._clean(f"{error!r}")
             raise _Refused(
@@ -335,7 +288,8 @@ class OpenAIPolicy:
             passing = False
         wait = _retry_after(reply.headers) if passing else None
         if wait is not None:
-            self._throttle.pause(wait)
+            # What the others wait here counts towards no deadline: it must not be without end.
+            self._throttle.pause(min(wait, self.config.deadline))
         raise _Refused(f"{self.config.base_url} answers {status}: {text}", passing, wait)
 
     def _renames_length(self, reply: Reply, body: dict[str, Any]) -> bool:
@@ -361,7 +315,7 @@ class OpenAIPolicy:
 
     # Answers ----------------------------------------------------------------------------------
 
-    def _completion(self, reply: Reply, request: Request) -> Completion:
+    def _completion(self, reply: Reply, request: Request, body: Mapping[str, Any]) -> Completion:
         answer = reply.json()
         choice = answer["choices"][0]
         given = answer.get("usage") or {}
@@ -369,35 +323,46 @@ class OpenAIPolicy:
             name: max(0, int(given.get(name) or 0))
             for name in ("prompt_tokens", "completion_tokens")
         }
-        reason = choice.get("finish_reason")
-        if reason == "abort":  # vLLM's word for a request that it gave up
-            raise ValueError("the server broke off its answer")
         details: dict[str, Any] = {"usage": usage}
-        if reason not in _FINISH:
-            details["finish_reason"] = reason  # a content filter, a call of tools
-        finish = _FINISH.get(reason, FinishReason.STOP)
         if self.config.api == "chat":
-            return self._chat(choice, finish, details)
-        exact = self.config.exact_logprobs or request.sampling.temperature in (0.0, 1.0)
-        return self._tokens(choice, finish, exact, details, request.sampling.max_tokens)
+            most = body.get("max_completion_tokens") or body.get("max_tokens")
+            return self._chat(choice, most or request.sampling.max_tokens, details)
+        return self._tokens(choice, request.sampling, details)
 
-    def _chat(self, choice: Any, finish: FinishReason, details: dict[str, Any]) -> Completion:
+    def _finish(self, reason: Any, full: bool, details: dict[str, Any]) -> FinishReason:
+        """Why an answer ended; ``full`` says whether it has all the tokens that it may have."""
+        if reason in _BROKEN:
+            raise ValueError(f"the server broke off its answer ({reason})")
+        if reason not in ("stop", "length"):
+            details["finish_reason"] = reason or "missing"
+        if reason in _FINISH:
+            return _FINISH[reason]
+        kind = "unknown" if reason else "missing"
+        self.stats[f"finish_reason/{kind}"] += 1
+        if self.stats[f"finish_reason/{kind}"] == 1:
+            said = f"{str(reason)[:40]!r}, a word unknown here" if reason else "missing"
+            warnings.warn(
+                self._clean(
+                    f"finish_reason in an answer of {self.config.base_url} is {said}: such answers "
+                    "are taken for cut off where they have all the tokens they may have, and for "
+                    "whole where they have fewer"
+                ),
+                stacklevel=2,
+            )
+        return FinishReason.LENGTH if full else FinishReason.STOP
+
+    def _chat(self, choice: Any, most: int, details: dict[str, Any]) -> Completion:
         text = choice["message"].get("content") or ""
         if not isinstance(text, str):
             raise TypeError(f"the answer's content is {type(text).__name__}, not text")
+        full = details["usage"]["completion_tokens"] >= most
+        finish = self._finish(choice.get("finish_reason"), full, details)
         ids = tuple(self.tokenizer.encode(chat_text.clean(text)))
         if finish is FinishReason.STOP:
             ids = (*ids, chat_text.END)
         return self._recorded(ids, np.zeros(len(ids), np.float32), finish, False, details)
 
-    def _tokens(
-        self,
-        choice: Any,
-        finish: FinishReason,
-        exact: bool,
-        details: dict[str, Any],
-        most: int,
-    ) -> Completion:
+    def _tokens(self, choice: Any, sampling: Sampling, details: dict[str, Any]) -> Completion:
         ids = choice.get("token_ids")
         logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
         if ids is None or logprobs is None or len(ids) != len(logprobs):
@@ -406,8 +371,10 @@ class OpenAIPolicy:
                 "use api='chat'",
                 passing=False,
             )
-        if len(ids) > most:
-            raise ValueError(f"{len(ids)} tokens came where at most {most} were asked for")
+        if len(ids) > sampling.max_tokens:
+            raise ValueError(
+                f"{len(ids)} tokens came where at most {sampling.max_tokens} were asked for"
+            )
         for token, logprob in zip(ids, logprobs, strict=True):
             if type(token) is not int or not 0 <= token < 1 << 31:
                 raise ValueError(f"{token!r} is no token id")
@@ -415,6 +382,11 @@ class OpenAIPolicy:
                 raise ValueError(f"{logprob!r} is no log-prob")
         usage = details["usage"]
         usage["completion_tokens"] = usage["completion_tokens"] or len(ids)
+        ended = bool(ids) and ids[-1] in sampling.stop_token_ids
+        finish = self._finish(
+            choice.get("finish_reason"), not ended and len(ids) >= sampling.max_tokens, details
+        )
+        exact = self.config.exact_logprobs or sampling.temperature in (0.0, 1.0)
         return self._recorded(tuple(ids), np.asarray(logprobs, np.float32), finish, exact, details)
 
     def _recorded(

@@ -20,24 +20,26 @@ class Answer:
         status: HTTP status; the body of others than 200 is ``error``.
         headers: Further header fields.
         error: Body of an error: JSON values, or bytes as they are.
-        finish: ``finish_reason``.
+        finish: ``finish_reason``; None leaves it out.
         body: The whole body in place of a completion.
         cut: Send only so many bytes of the body, then hang up.
         hang: Seconds to wait before anything is sent.
         hang_up: Close without an answer.
         prompt_tokens: What ``usage`` says.
+        completion_tokens: The same; None counts the words.
     """
 
     text: str = "look"
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     error: Any = None
-    finish: str = "stop"
+    finish: str | None = "stop"
     body: bytes | None = None
     cut: int | None = None
     hang: float = 0.0
     hang_up: bool = False
     prompt_tokens: int = 7
+    completion_tokens: int | None = None
 
 
 @dataclass
@@ -120,11 +122,14 @@ class ChatServer:
         if answer.status != 200:
             error = answer.error
             return error if isinstance(error, bytes) else json.dumps({"error": error}).encode()
+        counted = answer.completion_tokens
         usage = {
             "prompt_tokens": answer.prompt_tokens,
-            "completion_tokens": len(answer.text.split()),
+            "completion_tokens": len(answer.text.split()) if counted is None else counted,
         }
-        choice: dict[str, Any] = {"index": 0, "finish_reason": answer.finish}
+        choice: dict[str, Any] = {"index": 0}
+        if answer.finish is not None:
+            choice["finish_reason"] = answer.finish
         if "messages" in body:
             choice["message"] = {"role": "assistant", "content": answer.text}
         else:

@@ -181,16 +181,63 @@ def test_equal_keys_give_equal_seeds() -> None:
     ("finish", "reason", "detail"),
     [
         ("stop", FinishReason.STOP, None),
+        ("eos_token", FinishReason.STOP, "eos_token"),
+        ("tool_calls", FinishReason.STOP, "tool_calls"),
         ("length", FinishReason.LENGTH, None),
-        ("content_filter", FinishReason.STOP, "content_filter"),
+        ("model_length", FinishReason.LENGTH, "model_length"),
+        ("content_filter", FinishReason.LENGTH, "content_filter"),
     ],
 )
 def test_why_an_answer_ended(finish: str, reason: FinishReason, detail: str | None) -> None:
     with ChatServer(in_turn(Answer("a", finish=finish))) as server:
-        completion = ask(make(server))
+        policy = make(server)
+        completion = ask(policy)
     assert completion.finish_reason is reason
     assert completion.details.get("finish_reason") == detail
     assert (END in completion.token_ids) == (reason is FinishReason.STOP)
+    assert not any(name.startswith("finish_reason") for name in policy.stats)
+
+
+@pytest.mark.parametrize(
+    ("finish", "kind", "said"),
+    [(None, "missing", "is missing"), ("weary", "unknown", "is 'weary', a word unknown here")],
+)
+def test_why_an_answer_ended_is_inferred_where_it_is_not_told(
+    finish: str | None, kind: str, said: str
+) -> None:
+    """Counted each time and said once."""
+    answers = [Answer("a", finish=finish, completion_tokens=count) for count in (9, 8, 10)]
+    with ChatServer(in_turn(*answers)) as server:
+        policy = make(server)
+
+        async def some() -> list[Any]:
+            request = Request(ASKED, Sampling(1.0, 9))
+            return [await policy.generate(request) for _ in range(3)]
+
+        with pytest.warns(UserWarning, match="finish_reason") as caught:
+            completions = asyncio.run(some())
+        asyncio.run(policy.aclose())
+    assert [item.finish_reason for item in completions] == [
+        FinishReason.LENGTH, FinishReason.STOP, FinishReason.LENGTH,
+    ]  # fmt: skip
+    assert [END in item.token_ids for item in completions] == [False, True, False]
+    assert {item.details["finish_reason"] for item in completions} == {finish or "missing"}
+    assert policy.stats[f"finish_reason/{kind}"] == 3
+    (warning,) = caught
+    assert said in str(warning.message)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("ab\x02", FinishReason.STOP), ("abc", FinishReason.LENGTH), ("ab", FinishReason.STOP)],
+)
+def test_why_tokens_ended_is_inferred_from_them(text: str, reason: FinishReason) -> None:
+    with ChatServer(in_turn(Answer(text, finish=None))) as server:
+        policy = make(server, api="tokens")
+        with pytest.warns(UserWarning, match="is missing"):
+            completion = ask(policy, Request([5, 6], Sampling(1.0, 3, (2,)), (1,)))
+    assert completion.finish_reason is reason
+    assert len(completion.token_ids) == len(text)
 
 
 def test_signs_of_the_frame_cannot_be_smuggled_in() -> None:
@@ -318,16 +365,22 @@ def test_a_server_elsewhere_wants_a_key(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    "url", ["", "models.invalid/v1", "ftp://h/v1", "http://h/v1?x=1", "http:///v1"]
-)
+    "url",
+    ["", "models.invalid/v1", "ftp://h/v1", "http://h/v1?x=1", "http:///v1", "http://h/v1#x",
+     "http://h:0/v1", "http://h:99999/v1", "http://h:port/v1", "http://[::1/v1", "http://h/v 1",
+     "http://h\n/v1", "http://h\u00e9/v1"],
+)  # fmt: skip
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="not of the form"):
         HttpClient(url)
 
 
-def test_a_url_with_a_password_is_refused_without_repeating_it() -> None:
-    with pytest.raises(ValueError, match="holds a user") as caught:
-        HttpClient("https://user:hush@h/v1")
+@pytest.mark.parametrize(
+    "url", ["https://user:hush@h/v1", "https://user:hush@[h/v1", "user:hush@h/v1", "//u:hush@h"]
+)
+def test_a_url_with_a_password_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(ValueError, match=r"holds a user|not of the form") as caught:
+        HttpClient(url)
     assert "hush" not in str(caught.value)
 
 
@@ -342,12 +395,22 @@ def test_redirects_do_not_carry_the_key_away() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [("model", ""), ("api", "x"), ("deadline", 0), ("backoff", float("nan")), ("retries", -1),
-     ("concurrency", 0), ("failures_in_row", 0)],
+     ("concurrency", 0), ("failures_in_row", 0), ("max_context", 0), ("version", -1),
+     ("requests_per_minute", 0), ("tokens_per_minute", -5), ("request_timeout", float("inf")),
+     ("extra_body", {"stream": True}), ("extra_body", {"x": {1}}), ("extra_body", {"x": 1e999})],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(name: str, value: Any) -> None:
     settings = {"base_url": "http://127.0.0.1/v1", "model": "m", name: value}
     with pytest.raises(ValueError, match=name):
         EndpointConfig(**settings)
+
+
+def test_nothing_may_bend_a_distribution_whose_log_probs_are_recorded() -> None:
+    settings: dict[str, Any] = {"base_url": "http://127.0.0.1/v1", "model": "m"}
+    bent = {"top_p": 0.9, "user": "u"}
+    assert EndpointConfig(**settings, extra_body=bent).extra_body == bent
+    with pytest.raises(ValueError, match="must not set top_p: the policy"):
+        EndpointConfig(**settings, extra_body=bent, api="tokens")
 
 
 def test_without_a_server_the_command_line_says_what_to_give() -> None:
@@ -376,6 +439,7 @@ TROUBLE = {
     ),
     "deep": Answer(body=b"[" * 100_000),
     "broken off": Answer(finish="abort"),
+    "error": Answer(finish="error"),
 }
 
 
@@ -646,6 +710,57 @@ class Clock(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    def ask(self, server: ChatServer, number: int, **settings: Any) -> list[Any]:
+        """Completions, or what was raised, of so many generations, and when each ended."""
+        policy = make(server, self.sleep, **settings)
+
+        async def one() -> Any:
+            try:
+                return await policy.generate(Request(ASKED, Sampling(1.0, 9))), self.now
+            except PolicyError as error:
+                return error, self.now
+
+        async def all_of_them() -> list[Any]:
+            out = [await one() for _ in range(number)]
+            await policy.aclose()
+            return out
+
+        try:
+            return self.run_until_complete(all_of_them())
+        finally:
+            self.close()
+
+
+def test_waiting_for_the_rate_limits_counts_towards_no_deadline() -> None:
+    with ChatServer(always()) as server:
+        found = Clock().ask(server, 3, requests_per_minute=1, deadline=5, failures_in_row=1)
+    assert [item.finish_reason for item, _ in found] == [FinishReason.STOP] * 3
+    assert [at for _, at in found] == [0.0, 60.0, 120.0]
+
+
+def test_the_deadline_bounds_tries_and_pauses_between_waits_for_the_limits() -> None:
+    busy = Answer(status=429, error={}, headers={"Retry-After": "3"})
+    with ChatServer(in_turn(busy)) as server:
+        ((error, at),) = Clock().ask(
+            server, 1, requests_per_minute=1, deadline=5, failures_in_row=1
+        )
+        assert len(server.seen) == 2
+    assert "after 2 tries" in str(error)
+    assert at == 60.0, "3 s of pause, 57 s for the limit, and no pause beyond the deadline"
+
+
+def test_nobody_waits_longer_than_a_deadline_because_a_server_says_so() -> None:
+    busy = Answer(status=429, error={}, headers={"Retry-After": "3600"})
+    with ChatServer(in_turn(busy, Answer())) as server:
+        (first, began), (second, ended) = Clock().ask(server, 2, deadline=5)
+    assert first.finish_reason is FinishReason.ABORT
+    assert second.finish_reason is FinishReason.STOP
+    assert (began, ended) == (0.0, 5.0)
 
 
 @given(
