@@ -18,6 +18,7 @@ from agentgym.sandbox import Limits, Snapshot
 from envs.agencybench.assessment import Assessment, Missing, Unmet, inside
 from envs.agencybench.browser import need
 from envs.agencybench.scenario import Check, Finding
+from envs.agencybench.upstream.checks.forms import parsed
 from envs.agencybench.upstream.checks.judged import text_check
 from envs.agencybench.upstream.sections import Sections
 
@@ -35,10 +36,7 @@ _STAIRS = ((1e-7, 1.0), (1e-6, 0.8), (1e-5, 0.6), (1e-4, 0.4), (1e-3, 0.2))
 def _source(assessment: Assessment, path: str) -> ast.Module:
     text = assessment.text(path)
     need(len(text) <= _MOST_SOURCE, f"{path} is longer than an equation: {len(text)} characters")
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise Unmet(f"{path} is no Python: {type(error).__name__}") from None
+    tree = parsed(assessment, path)
     numbers = 0
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

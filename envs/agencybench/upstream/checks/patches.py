@@ -7,19 +7,13 @@ import ast
 from envs.agencybench.assessment import Assessment, Unmet
 from envs.agencybench.browser import need
 from envs.agencybench.scenario import Check, Finding
+from envs.agencybench.upstream.checks.forms import parsed
 from envs.agencybench.upstream.checks.judged import text_check
 from envs.agencybench.upstream.sections import Sections
 
 __all__ = ["checks"]
 
 _PARENT = "RetrieveUserProxyAgent"
-
-
-def _parsed(text: str, path: str) -> ast.Module:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise Unmet(f"{path} is no Python: {type(error).__name__}") from None
 
 
 def _name(node: ast.expr) -> str:
@@ -32,7 +26,7 @@ def _agent(assessment: Assessment) -> Finding:
             continue
         if b"qdrant" not in assessment.files[path].lower():
             continue
-        tree = _parsed(assessment.text(path), path)
+        tree = parsed(assessment, path)
         imports = {
             getattr(node, "module", None) or alias.name
             for node in ast.walk(tree)
@@ -55,7 +49,7 @@ def _parses(assessment: Assessment) -> Finding:
     for path in sorted(assessment.files):
         before = assessment.world.files.get(path)
         if path.endswith(".py") and assessment.files[path] != before:
-            _parsed(assessment.text(path), path)
+            parsed(assessment, path)
     return Finding(1.0)
 
 

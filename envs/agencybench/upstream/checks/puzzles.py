@@ -6,7 +6,6 @@ task on all four. What guessing the most frequent answer would earn counts as no
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections import Counter
@@ -16,6 +15,7 @@ from typing import Any
 from envs.agencybench.assessment import Assessment, Missing, Unmet
 from envs.agencybench.browser import need
 from envs.agencybench.scenario import Check, Finding
+from envs.agencybench.upstream.checks.forms import parsed
 from envs.agencybench.upstream.checks.judged import text_check
 from envs.agencybench.upstream.sections import Sections
 
@@ -142,10 +142,7 @@ def _pipeline(number: int) -> Any:
         path = next((p for p in assessment.files if p.endswith("outputs/main.py")), None)
         if path is None:
             raise Unmet("there is no outputs/main.py")
-        try:
-            ast.parse(assessment.text(path))
-        except (SyntaxError, ValueError, RecursionError) as error:
-            raise Unmet(f"main.py is no Python: {type(error).__name__}") from None
+        parsed(assessment, path)
         summary = assessment.json(path.replace("main.py", "summary.json"))
         need(isinstance(summary, dict), "summary.json holds no object")
         absent = [key for key in _SUMMARY if key not in summary]

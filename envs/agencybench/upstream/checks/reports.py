@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from envs.agencybench.assessment import Assessment, Unmet
 from envs.agencybench.browser import need
 from envs.agencybench.scenario import Check, Finding
+from envs.agencybench.upstream.checks.forms import parsed
 from envs.agencybench.upstream.checks.judged import text_check
 from envs.agencybench.upstream.sections import Sections
 
@@ -272,11 +273,7 @@ def _fetched(word: str) -> Callable[[Assessment], Finding]:
         scripts = [p for p in assessment.files if p.endswith(".py") and "script" in p]
         scripts = [p for p in scripts if word in p.casefold()] or scripts
         need(bool(scripts), "there is no script that fetches")
-        text = assessment.text(scripts[0])
-        try:
-            tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError) as error:
-            raise Unmet(f"{scripts[0]} is no Python: {type(error).__name__}") from None
+        text, tree = assessment.text(scripts[0]), parsed(assessment, scripts[0])
         calls = sum(isinstance(node, ast.Call) for node in ast.walk(tree))
         need(calls >= 3, f"{scripts[0]} does nothing")
         need("readme" in text.casefold() and "random" in text, "it takes no README or no sample")

@@ -14,7 +14,6 @@ from envs.agencybench.upstream.checks.judged import text_checks
 from envs.agencybench.upstream.checks.services import (
     defined,
     documents,
-    formed,
     judge_check,
     play,
     scene,
@@ -188,16 +187,16 @@ def checks(number: int, sections: Sections) -> tuple[Check, ...]:
         parts = defined(_PARTS, constants=("get_max_concurrent",))
         return (
             Check("parts", 0.1, told, parts, kind="file"),
-            Check("limits", 0.3, "two agents run at once, and no more", formed(_limits)),
-            Check("containers", 0.3, "containers are made and removed", formed(_containers)),
+            Check("limits", 0.3, "two agents run at once, and no more", _limits),
+            Check("containers", 0.3, "containers are made and removed", _containers),
             judge_check(sections, 0.3),
         )
     if number == 5:
         return (
-            Check("list", 0.2, "sessions are listed and filtered", formed(_listed), kind="http"),
-            Check("detail", 0.15, "one session, or 404", formed(_detail), kind="http"),
-            Check("logs", 0.15, "a session's logs", formed(_logs), kind="http"),
-            Check("cancel", 0.1, "a running session is cancelled", formed(_cancel), kind="http"),
+            Check("list", 0.2, "sessions are listed and filtered", _listed, kind="http"),
+            Check("detail", 0.15, "one session, or 404", _detail, kind="http"),
+            Check("logs", 0.15, "a session's logs", _logs, kind="http"),
+            Check("cancel", 0.1, "a running session is cancelled", _cancel, kind="http"),
             judge_check(sections, 0.4),
         )
     return text_checks(sections)

@@ -14,12 +14,12 @@ from agentgym.sandbox import Limits
 from envs.agencybench.assessment import Assessment, Missing, Unmet, inside
 from envs.agencybench.browser import need
 from envs.agencybench.scenario import Check, Finding
+from envs.agencybench.upstream.checks.forms import parsed
 from envs.agencybench.upstream.checks.judged import text_check
 from envs.agencybench.upstream.sections import Sections
 
 __all__ = [
-    "Steps", "answered", "defined", "documents", "formed",
-    "judge_check", "parsed", "play", "scene", "value",
+    "Steps", "answered", "defined", "documents", "judge_check", "play", "scene", "value",
 ]  # fmt: skip
 
 #: Until a step is answered; the first one waits for FastAPI besides.
@@ -28,18 +28,6 @@ _NOTHING = (ast.Pass, ast.Import, ast.ImportFrom)
 
 Steps = Sequence[Sequence[Any]]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def parsed(assessment: Assessment, path: str) -> ast.Module:
-    """The syntax tree of a file.
-
-    Raises:
-        Unmet: If it is not there, or no Python.
-    """
-    try:
-        return ast.parse(assessment.text(path))
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise Unmet(f"{path} is no Python: {type(error).__name__}") from None
 
 
 def _does(function: Function) -> bool:
@@ -167,18 +155,6 @@ def value(answers: Sequence[Any], number: int, what: str) -> Any:
     if "value" not in answer:
         raise Unmet(f"{what}: {answer.get('message', 'it failed')}"[:300])
     return answer["value"]
-
-
-def formed(run: Callable[[Assessment], Finding]) -> Callable[[Assessment], Finding]:
-    """The same check, for which what is told in another form is unmet and no error."""
-
-    def looked(assessment: Assessment) -> Finding:
-        try:
-            return run(assessment)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise Unmet(f"what the service tells has another form ({error!r})"[:200]) from None
-
-    return looked
 
 
 def documents(dump: Any, collection: str) -> list[dict[str, Any]]:

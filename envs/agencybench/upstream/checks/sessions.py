@@ -12,10 +12,10 @@ from typing import Any
 from envs.agencybench.assessment import Assessment
 from envs.agencybench.browser import need
 from envs.agencybench.scenario import Finding
+from envs.agencybench.upstream.checks.forms import parsed
 from envs.agencybench.upstream.checks.services import (
     answered,
     documents,
-    parsed,
     play,
     scene,
     value,

@@ -22,6 +22,7 @@ from envs.agencybench.upstream.checks import (
     todo,
     webhooks,
 )
+from envs.agencybench.upstream.checks.forms import guarded
 from envs.agencybench.upstream.sections import Sections
 
 __all__ = ["checks_for"]
@@ -61,9 +62,11 @@ def checks_for(name: str, number: int, sections: Sections) -> tuple[Check, ...]:
         sections: The task's text.
     """
     if name in _RULES:
-        return _RULES[name](number)
-    if name in _MIXED:
-        return _MIXED[name](number, sections)
-    if name.startswith(("Frontend/", "Game/")):
-        return pages.checks(name, number, sections)
-    return judged.text_checks(sections)
+        made = _RULES[name](number)
+    elif name in _MIXED:
+        made = _MIXED[name](number, sections)
+    elif name.startswith(("Frontend/", "Game/")):
+        made = pages.checks(name, number, sections)
+    else:
+        made = judged.text_checks(sections)
+    return tuple(guarded(check) for check in made)

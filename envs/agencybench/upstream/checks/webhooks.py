@@ -9,12 +9,11 @@ from typing import Any
 from envs.agencybench.assessment import Assessment
 from envs.agencybench.browser import need
 from envs.agencybench.scenario import Check, Finding
+from envs.agencybench.upstream.checks.forms import parsed
 from envs.agencybench.upstream.checks.services import (
     answered,
     defined,
-    formed,
     judge_check,
-    parsed,
     play,
     scene,
     value,
@@ -253,7 +252,7 @@ def _router(assessment: Assessment) -> Finding:
 
 def checks(number: int, sections: Sections) -> tuple[Check, ...]:
     """The checks of task ``number``, from 1."""
-    parts = formed(_router) if number == 3 else defined(_PARTS[number])
+    parts = _router if number == 3 else defined(_PARTS[number])
     said = f"{_HOOK} makes the router" if number == 3 else "the functions that are asked for"
     rules: dict[int, list[tuple[str, float, str, Any]]] = {
         1: [
@@ -275,7 +274,6 @@ def checks(number: int, sections: Sections) -> tuple[Check, ...]:
     }
     made = [Check("parts", 0.1, said, parts, kind="file")]
     made += [
-        Check(name, weight, told, formed(run), kind="http")
-        for name, weight, told, run in rules[number]
+        Check(name, weight, told, run, kind="http") for name, weight, told, run in rules[number]
     ]
     return (*made, judge_check(sections))
