@@ -71,9 +71,22 @@ def test_files_that_are_misplaced_changed_or_doubled():
     swapped[f"{_ROOT}/dev_bundle/tests/settings.py"] = swapped.pop(old)
     assert desktop(2, swapped).score == 0.0
     changed = moved(2) | {old: "other"}
-    assert desktop(2, changed).score == 0.8
+    assert desktop(2, changed).score == 0.0
     doubled = moved(2) | {"desktop_2/settings.py": "again"}
     assert desktop(2, doubled).score == 0.8
+    assert desktop(2, moved(2) | DESKTOP).score == 0.8
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 5])
+def test_empty_files_of_the_right_names_are_not_those_that_were_moved(number):
+    names = {path: "" for path in moved(2, 3, 4) if not path.startswith("desktop/")}
+    assert desktop(number, names).score == 0.0
+    assert desktop(number, DESKTOP | names).score == 0.0
+
+
+def test_a_clone_that_lacks_a_file_does_not_fail_who_moves_the_others():
+    made = verdict("MCP/scenario2", 2, moved(2), SHELL, {})
+    assert (made.score, {r.state for r in made.results}) == (None, {State.SKIPPED})
 
 
 def test_removal_alone_is_worth_nothing():
@@ -123,10 +136,28 @@ def test_the_summary_of_players():
 
     assert score(rows) == 1.0
     assert score({"subtasks": rows}) == 1.0
+    assert score({"subtasks": {f"subtask{n}": row for n, row in enumerate(rows)}}) == 1.0
+    assert score([{**row, "submitted_player": row["submitted_player"][-6:]} for row in rows]) == 0.0
+    assert score([{**row, "submitted_player": " ".join(names)} for row in rows]) == 0.0
+    assert score([*rows, {**rows[0], "submitted_player": "LeBron James"}]) == 0.0
+    assert score([{**row, "matches_criteria": "yes"} for row in rows]) == 0.8
     assert score([{**row, "conditions": []} for row in rows]) == 0.8
     assert score([{**row, "conditions": "a"} for row in rows]) == 0.5
     assert score(rows[:3]) == 0.0
     assert score("x") == 0.0
+    # The task names the file summary.json; the benchmark's script looks for another one.
+    keyed = {f"subtask{n}": row for n, row in enumerate(rows, 1)} | {"date": "2025-09-30"}
+    files = {"summary.json": json.dumps(keyed)}
+    assert verdict("Research/scenario2", 5, files).score == 1.0
+
+
+def test_a_list_of_players_identifies_none():
+    text = "Paul George, James Harden, Kevin Durant, Klay Thompson; " + GEORGE
+    for number in range(1, 5):
+        assert verdict("Research/scenario2", number, {f"subtask{number}.md": text}).score == 0.0
+    text = "Kevin Durant: rookie of the year; four scoring titles; MVP in 2013\u201314; finals MVP"
+    text += "; an All-Star came. He played with Russell Westbrook."
+    assert verdict("Research/scenario2", 3, {"subtask3.md": text}).score == 0.8
 
 
 def test_a_company_may_be_written_in_full():
@@ -139,8 +170,53 @@ def test_a_company_may_be_written_in_full():
         "Research/scenario3", 5, {"subtask5_summary.csv": table, "subtask5_overview.md": str(names)}
     )
     assert made.score == 1.0
-    made = verdict("Research/scenario3", 5, {"subtask5_summary.csv": table.replace("Citi", "X")})
-    assert made.score == pytest.approx(3 / 6)
+    made = verdict("Research/scenario3", 5, {"subtask5_summary.csv": "\ufeff" + table})
+    assert made.score == pytest.approx(4 / 6)
+    empty = table.replace(",https://x", ",")
+    assert verdict("Research/scenario3", 5, {"subtask5_summary.csv": empty}).score == 0.5
+    for other in (
+        table.replace("Citi", "X"), f"{table}\nNio,a,b,c,d,https://x", f"{head}\n{names},a,b,c,d,e",
+        head, f"{head}\n,,,,,https://x",
+    ):  # fmt: skip
+        assert verdict("Research/scenario3", 5, {"subtask5_summary.csv": other}).score == 0.0
+
+
+FINDINGS = (
+    "UnitedHealth Group is in the top ten of the Fortune 500. Optum alone took 226 billion, more "
+    "than The Walt Disney Company. Sir Andrew Witty, earlier at GlaxoSmithKline, is its CEO."
+)
+
+
+def test_findings_on_a_company():
+    files = {"subtask1_answer.txt": "UnitedHealth Group\n", "subtask1_findings.md": FINDINGS}
+    assert verdict("Research/scenario3", 1, files).score == 1.0
+    partial = files | {"subtask1_findings.md": FINDINGS.replace("Optum", "It")}
+    assert verdict("Research/scenario3", 1, partial).score == pytest.approx(6 / 7)
+    del files["subtask1_answer.txt"]
+    assert verdict("Research/scenario3", 1, files).score == pytest.approx(5 / 7)
+
+
+NAMES = (
+    *("UnitedHealth", "Broadcom", "Citigroup", "XPeng", "Apple", "Amazon", "Disney", "Salesforce"),
+    *("Goldman", "Volkswagen", "Tesla", "Nio", "Nvidia", "Walmart", "CVS", "Pfizer", "Chevron"),
+    *("Intel", "Oracle", "Visa", "Toyota"),
+)
+
+
+@pytest.mark.parametrize("text", ["x", "Apple Inc.", "http://a.b " + ", ".join(NAMES)])
+def test_files_that_are_there_and_lists_of_companies(text):
+    """The rubric gives another company nothing; the benchmark's script counts that files exist."""
+    keys = ("company", "strategic_partner", "investment_amount", "founder_prior_startup")
+    files = {
+        "subtask1_answer.txt": text, "subtask1_findings.md": text, "subtask2_analysis.md": text,
+        "subtask2_evidence.csv": f"metric,value,source\n{text}", "subtask3_memo.md": text,
+        "subtask3_sources.txt": f"{text} http://a.b", "subtask4_summary.md": text,
+        "subtask4_metrics.json": json.dumps(dict.fromkeys(keys, "")),
+        "subtask5_summary.csv": f"company,primary_source\n{text},x", "subtask5_overview.md": text,
+    }  # fmt: skip
+    for number in range(1, 6):
+        made = verdict("Research/scenario3", number, files)
+        assert made.score <= 0.05, made.as_json()
 
 
 def test_an_empty_workspace_earns_nothing_anywhere():

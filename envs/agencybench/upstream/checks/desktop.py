@@ -1,14 +1,14 @@
 """MCP/scenario2: files moved into a given hierarchy.
 
-Each task is worth what the benchmark's predicate says, and what it leaves unsaid: that files keep
-their content, stand there once, and that nothing is lost.
+Each task is worth what the benchmark's predicate says, of files that are the ones that were there
+and not others of their names; and what it leaves unsaid: that they are moved and stand there once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from envs.agencybench.assessment import Assessment, Unmet
+from envs.agencybench.assessment import Assessment, Missing, Unmet
 from envs.agencybench.scenario import Check, Finding
 
 __all__ = ["checks"]
@@ -80,6 +80,12 @@ def _placed(number: int) -> Callable[[Assessment], Finding]:
                 if path.startswith(prefix) and "/" not in path.removeprefix(prefix)
             }
             amiss += [f"{folder}/{name} is missing" for name in sorted(set(names) - held)]
+            for name in sorted(set(names) & held):
+                source = f"desktop/{names[name]}"
+                if source not in assessment.world.gold:
+                    raise Missing(f"the clone has no {source}")
+                if assessment.files[prefix + name] != assessment.world.gold[source]:
+                    amiss.append(f"{folder}/{name} is not what {source} was")
             elsewhere = {n for f, ns in _PLACES[number].items() if f != folder for n in ns}
             amiss += [f"{folder}/{name} is misplaced" for name in sorted(elsewhere & held)]
         if amiss:
@@ -89,14 +95,13 @@ def _placed(number: int) -> Callable[[Assessment], Finding]:
     return run
 
 
-def _intact(number: int) -> Callable[[Assessment], Finding]:
+def _moved(number: int) -> Callable[[Assessment], Finding]:
     def run(assessment: Assessment) -> Finding:
         _placed(number)(assessment)
-        for folder, names in _PLACES[number].items():
+        for names in _PLACES[number].values():
             for name, source in names.items():
-                before = assessment.world.gold.get(f"desktop/{source}")
-                if assessment.files[f"{_ROOT}/{folder}/{name}"] != before:
-                    raise Unmet(f"{folder}/{name} is not what desktop/{source} was")
+                if f"desktop/{source}" in assessment.files:
+                    raise Unmet(f"desktop/{source} is copied and not moved")
                 twice = [
                     path
                     for path in assessment.files
@@ -130,7 +135,5 @@ def checks(number: int) -> tuple[Check, ...]:
         return (Check("removed", 1.0, required, _removed, kind="tree"),)
     return (
         Check("placed", 0.8, "every file stands where it belongs", _placed(number), kind="tree"),
-        Check(
-            "intact", 0.2, "files are unchanged and stand there once", _intact(number), kind="tree"
-        ),
+        Check("moved", 0.2, "files are moved, and stand there once", _moved(number), kind="tree"),
     )

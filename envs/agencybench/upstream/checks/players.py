@@ -1,13 +1,13 @@
 """Research/scenario2: reports on basketball players, by the benchmark's ladders of keywords.
 
 A ladder gives 0 without the right player, then 5, 8 and 10 of 10. As in the benchmark the facts
-are found by words, which a wrong text may hold too.
+are found by words, which a wrong text may hold too; but who names every player identifies none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,8 @@ class _Ladder:
 
 
 _STAR = _words("all-star", "all star")
+# Others of that name stand in texts about the same players.
+_RUSSELL = re.compile(r"d['’]angelo|(?<!bill )russell(?! westbrook)")
 _LADDERS = {
     1: _Ladder(
         "paul george",
@@ -64,7 +66,8 @@ _LADDERS = {
             "most valuable player": _all(_words("mvp"), _season(2017)),
             "scoring titles": _words("scoring title", "scoring champion", "scoring leader"),
             "assists": _words(
-                "assist title", "assist leader", "assists leader", "led the league in assists"
+                "assist title", "assists title", "assist leader", "assists leader",
+                "led the league in assists", "assist champion",
             ),
         },
         {"who was traded": _words("simmons"), "his award": _words("rookie of the year", "roy")},
@@ -74,17 +77,24 @@ _LADDERS = {
         {
             "rookie award": _words("rookie of the year", "roy"),
             "scoring titles": _words("scoring&4", "scoring&four"),
-            "most valuable player": _words("2014&mvp"),
+            "most valuable player": lambda text: "mvp" in text
+            and ("2014" in text or _season(2013)(text)),
             "finals": _words("finals mvp"),
         },
-        {"who came in exchange": _words("d'angelo", "d’angelo", "russell"), "his selection": _STAR},
+        {
+            "who came in exchange": lambda text: bool(_RUSSELL.search(text)),
+            "his selection": _STAR,
+        },
     ),
     4: _Ladder(
         "klay thompson",
         {"the record": _words("14&three", "14&3-pointer"), "finals": _words("finals")},
         {
             "team mate": _words("wiggins"),
-            "draft": _words("#1", "number one", "1st overall", "first overall"),
+            "draft": _words(
+                "#1", "number one", "number 1", "no. 1", "1st overall", "first overall",
+                "first-overall",
+            ),
             "college": _words("all-conference", "all-big 12", "kansas"),
             "average": _words("23", "22"),
         },
@@ -108,6 +118,8 @@ def _climb(number: int) -> Callable[[Assessment], Finding]:
         text = _report(assessment, number)
         if ladder.player not in text:
             raise Unmet("it is about another player")
+        if all(other.player in text for other in _LADDERS.values()):
+            raise Unmet("it names every player and identifies none")
         core = [name for name, test in ladder.core.items() if not test(text)]
         rest = [name for name, test in ladder.rest.items() if not test(text)]
         if ladder.lenient:
@@ -120,27 +132,50 @@ def _climb(number: int) -> Callable[[Assessment], Finding]:
     return run
 
 
+def _entries(assessment: Assessment) -> list[dict[str, Any]]:
+    """The summary's entries: a list, under ``subtasks`` or alone, or one member for each task.
+
+    The task names the file ``summary.json``, and the benchmark's script ``subtask_summary.json``.
+    """
+    folders = ("", "answers/", "workspace/", "workspace/answers/")
+    names = [f"{folder}{name}" for name in ("summary.json", "subtask_summary.json")
+             for folder in folders]  # fmt: skip
+    value = assessment.json(next((name for name in names if name in assessment.files), names[0]))
+    if isinstance(value, dict):
+        listed = value.get("subtasks")
+        value = listed if isinstance(listed, list | dict) else value
+    if isinstance(value, dict):
+        value = list(value.values())
+    value = value if isinstance(value, list) else []
+    entries = [
+        e for e in value if isinstance(e, dict) and {"submitted_player", "ground_truth"} & e.keys()
+    ]
+    if len(entries) < len(_LADDERS):
+        raise Unmet("it holds no four entries")
+    return entries
+
+
+def _names(entry: dict[str, Any], player: str) -> bool:
+    """Whether an entry is of one player, by the whole name or the surname alone."""
+    told = str(entry.get("submitted_player") or entry.get("ground_truth") or "").strip().lower()
+    others = [ladder.player for ladder in _LADDERS.values() if ladder.player != player]
+    own = player in told or told == player.split()[-1]
+    return own and not any(other in told for other in others)
+
+
 def _summary(assessment: Assessment) -> Finding:
-    names = (
-        "subtask_summary.json",
-        "answers/subtask_summary.json",
-        "workspace/subtask_summary.json",
-    )
-    path = next((name for name in names if name in assessment.files), names[0])
-    value = assessment.json(path)
-    entries = value.get("subtasks") if isinstance(value, dict) else value
-    if not isinstance(entries, list) or len(entries) < 4:
-        raise Unmet("it holds no list of four entries")
-    rows: Sequence[dict[str, Any]] = [entry for entry in entries if isinstance(entry, dict)]
-    named = " ; ".join(
-        str(row.get("submitted_player") or row.get("ground_truth") or "").lower() for row in rows
-    )
-    if any(ladder.player.split()[-1] not in named for ladder in _LADDERS.values()):
+    entries = _entries(assessment)
+    players = [ladder.player for ladder in _LADDERS.values()]
+    if not all(any(_names(entry, player) for entry in entries) for player in players):
         raise Unmet("a player is missing or another one is named")
-    notes = [row.get("verification_notes") or row.get("conditions") for row in rows]
-    flagged = all("matches_criteria" in row or "matches" in row for row in rows)
-    if not flagged or not all(isinstance(note, list) for note in notes):
+    if not all(any(_names(entry, player) for player in players) for entry in entries):
+        raise Unmet("an entry is of another player")
+    notes = [entry.get("verification_notes", entry.get("conditions")) for entry in entries]
+    flags = [entry.get("matches_criteria", entry.get("matches")) for entry in entries]
+    if None in flags or not all(isinstance(note, list) for note in notes):
         return Finding(0.5, "flags or lists of conditions are missing")
+    if any(flag is not True for flag in flags):
+        return Finding(0.8, "a flag does not say that the player matches")
     told = all(note and all(isinstance(n, str) and n.strip() for n in note) for note in notes)
     return Finding(1.0) if told else Finding(0.8, "conditions are empty")
 
