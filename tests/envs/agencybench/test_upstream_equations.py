@@ -93,6 +93,21 @@ CHEATS = {
     "the file of results": HEAD + "    return np.loadtxt('/box/outputs.txt')\n",
     "a reader of its callers": HEAD
     + "    f = np.f2py.sys._getframe(1)\n    return f.f_locals['outputs']\n",
+    "the observations of the fit": HEAD
+    + "    rows = np.array(np.f2py.sys.modules['__main__'].PAYLOAD['train'])\n"
+    + "    order = np.argsort(rows[:, 1])\n"
+    + "    return np.interp(t, rows[order, 1], rows[order, 0])\n",
+    "a frame of a generator": HEAD
+    + "    frame = (0 for _ in ()).gi_frame\n    return frame.f_back.f_locals['train']\n",
+    "a module by another way": "from numpy import f2py as helper\n" + RIGHT,
+    "a module under its name": "import numpy.f2py as helper\n" + RIGHT,
+    "a name in a text": HEAD + "    return t * len('{0.__globals__}'.format(equation))\n",
+    "knots of a spline": HEAD
+    + f"    y = [{', '.join(str(n / 7) for n in range(60))}]\n"
+    + "    return np.interp(t, np.linspace(0, 4, 60), y) * A\n",
+    "knots in a text": HEAD
+    + f"    y = [ord(c) for c in '{'abcdefgh' * 60}']\n"
+    + "    return np.interp(t, np.linspace(0, 4, 480), y) * A\n",
     "a report of its own": HEAD + "    np.testing.os.write(3, b'{}')\n    return t\n",
 }
 
@@ -103,6 +118,32 @@ def test_cheats(gold, cheat):
     made = scored("Code/scenario1", 1, handed_in(1, CHEATS[cheat]), gold)
     assert made.score <= 0.3
     assert not made.error, made.as_json()
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_what_bounds_may_stand_in_a_helper(gold, number):
+    text = (
+        "import numpy as np\n\n\ndef _damp(x, k):\n    # bounded away from zero\n"
+        "    return x / (1.0 + k**2 * x)\n\n\n"
+        "def equation(t: np.ndarray, A: np.ndarray, params: np.ndarray) -> np.ndarray:\n"
+        f'    """{"A rate that saturates. " * 20}"""\n'
+        "    core = 2.0 ** (-params[2] * t)\n"
+        "    return params[0] * _damp(A, params[1]) * core + params[3] * t\n"
+    )
+    made = scored("Code/scenario1", number, handed_in(number, text), gold)
+    assert made.score == 1.0, made.as_json()
+    if number == 4:
+        loose = text.replace(" / (1.0 + k**2 * x)", " * (1.0 + k**2 * x)")
+        made = scored("Code/scenario1", number, handed_in(number, loose), gold)
+        assert "damps" in made.results[0].observed
+
+
+@pytest.mark.parametrize("loss", ["NaN", "Infinity", "-1", "1" + "0" * 400, "true", '"1e-9"'])
+def test_a_loss_that_is_none(gold, loss):
+    files = {"workspace/equation.py": RIGHT, "subtask1_result.json":
+             f'{{"loss": {loss}, "equation": "A/(1+A)", "comment": "saturation"}}'}  # fmt: skip
+    made = scored("Code/scenario6", 1, files, gold)
+    assert [r.value for r in made.results[:2]] == [1.0, 0.0], made.as_json()
 
 
 def test_a_scenario_of_discovery(gold):

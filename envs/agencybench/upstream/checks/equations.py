@@ -25,7 +25,23 @@ from envs.agencybench.upstream.sections import Sections
 __all__ = ["discovery_checks", "rate_checks"]
 
 _MOST_SOURCE = 16_000
-_MOST_NUMBERS = 120
+#: Numbers that an equation holds at most: in all, and of those that are no small integers. A table
+#: of what was observed, or of the knots of a spline through it, holds more.
+_MOST_NUMBERS, _MOST_OWN = 200, 40
+_MOST_TEXT = 200
+#: What an equation has no use for, and what finds the observations in the memory of the fit:
+#: functions of the language, and members of modules and texts.
+_ALIEN = {
+    "breakpoint", "compile", "delattr", "dir", "eval", "exec", "getattr", "globals", "input",
+    "locals", "memoryview", "open", "setattr", "type", "vars",
+}  # fmt: skip
+_MEMBERS = _ALIEN | {
+    "DataSource", "compat", "core", "ctypes", "ctypeslib", "distutils", "dump", "dumps", "f2py",
+    "format", "format_map", "frombuffer", "fromfile", "fromregex", "fromstring", "genfromtxt",
+    "lib", "load", "loadtxt", "memmap", "os", "random", "rec", "save", "savetxt", "sys", "test",
+    "testing", "tofile", "typing",
+}  # fmt: skip
+_FRAMES = ("ag_", "co_", "cr_", "f_", "gi_", "tb_")
 _SECONDS = 60.0
 #: Loss at which a task of Code/1 is worth nothing, and all; by its rubric.
 _LADDERS = {1: (5e-2, 1e-3), 2: (2e-3, 5e-4), 3: (6e-4, 1e-5), 4: (2e-5, 5e-6), 5: (6e-6, 1e-7)}
@@ -37,21 +53,47 @@ def _source(assessment: Assessment, path: str) -> ast.Module:
     text = assessment.text(path)
     need(len(text) <= _MOST_SOURCE, f"{path} is longer than an equation: {len(text)} characters")
     tree = parsed(assessment, path)
-    numbers = 0
     for node in ast.walk(tree):
+        names: list[str] = []
         if isinstance(node, ast.Import):
-            names = [alias.name.split(".")[0] for alias in node.names]
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            names = [(node.module or "").split(".")[0]]
-        else:
-            names = []
+            names = [str(node.module)]
+            names += [alias.name for alias in node.names if alias.name in _MEMBERS]
         alien = [name for name in names if name not in ("numpy", "math")]
         need(not alien, f"{path} imports {', '.join(alien)}")
-        if isinstance(node, ast.Constant):
-            text_of = isinstance(node.value, str | bytes)
-            numbers += 0 if text_of else 1
-    need(numbers <= _MOST_NUMBERS, f"{path} holds {numbers} numbers: a table is no equation")
+        if isinstance(node, ast.Attribute):
+            fits = not node.attr.startswith(("_", *_FRAMES)) and node.attr not in _MEMBERS
+            need(fits, f"{path} uses {node.attr}, which is no part of equations")
+        elif isinstance(node, ast.Name):
+            fits = "__" not in node.id and node.id not in _ALIEN
+            need(fits, f"{path} uses {node.id}, which is no part of equations")
+    _is_no_table(tree, path)
     return tree
+
+
+def _is_no_table(tree: ast.Module, path: str) -> None:
+    """Whether what it holds are the numbers of an equation.
+
+    Raises:
+        Unmet: If it holds a table, of numbers or in a text.
+    """
+    texts = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.FunctionDef) and node.body
+        if isinstance(node.body[0], ast.Expr)
+    }
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    held = [node.value for node in constants if id(node) not in texts]
+    text = sum(len(value) for value in held if isinstance(value, str | bytes))
+    need(text <= _MOST_TEXT, f"{path} holds a text of {text} characters that is no docstring")
+    numbers = [value for value in held if isinstance(value, int | float | complex)]
+    own = sum(not isinstance(value, int) or abs(value) > 12 for value in numbers)
+    need(
+        len(numbers) <= _MOST_NUMBERS and own <= _MOST_OWN,
+        f"{path} holds {len(numbers)} numbers: a table is no equation",
+    )
 
 
 def _function(tree: ast.Module, names: Sequence[str], path: str) -> ast.FunctionDef:
@@ -148,7 +190,7 @@ def _calls(tree: ast.AST) -> set[str]:
     }
 
 
-def _depends(function: ast.FunctionDef, names: Sequence[str]) -> Callable[[ast.AST], set[str]]:
+def _depends(function: ast.AST, names: Sequence[str]) -> Callable[[ast.AST], set[str]]:
     """For an expression the inputs that it depends on, through assignments."""
     known: dict[str, set[str]] = {name: {name} for name in names}
 
@@ -169,8 +211,23 @@ def _depends(function: ast.FunctionDef, names: Sequence[str]) -> Callable[[ast.A
     return of
 
 
-def _form(function: ast.FunctionDef, names: Sequence[str]) -> tuple[bool, bool, bool]:
-    """Whether it is nonlinear, mixes its inputs, and bounds something."""
+def _form(
+    tree: ast.Module, function: ast.FunctionDef, names: Sequence[str]
+) -> tuple[bool, bool, bool]:
+    """Whether it is nonlinear, mixes its inputs, and bounds something, helpers included."""
+    nonlinear, mixed, bounded = _terms(function, names)
+    called = _calls(function)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and (node is function or node.name not in called):
+            continue
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            # What a helper is given may depend on any input; that a call mixes them is seen above.
+            bounded |= _terms(node, [one.arg for one in node.args.args])[2]
+    return nonlinear, mixed, bounded
+
+
+def _terms(function: ast.FunctionDef | ast.Lambda, names: Sequence[str]) -> tuple[bool, bool, bool]:
+    """The same for one function, whose inputs have these names."""
     of = _depends(function, names)
     nonlinear = mixed = bounded = False
     for node in ast.walk(function):
@@ -210,7 +267,7 @@ def _rate(number: int) -> Callable[[Assessment], Finding]:
         fitted = _fitted(assessment, "equation.py")
         loss = _loss(fitted)
         value = min(1.0, max(0.0, (zero - loss) / (zero - full)))
-        nonlinear, mixed, bounded = _form(function, gold["names"])
+        nonlinear, mixed, bounded = _form(tree, function, gold["names"])
         told = [f"loss {loss:.3g}"]
         if number == 2 and not nonlinear:
             raise Unmet("there is no nonlinear term")
@@ -280,6 +337,7 @@ def _result(assessment: Assessment) -> Finding:
     need(not absent and "loss" in value, f"{path} lacks {', '.join(absent) or 'loss'}")
     told = value["loss"]
     need(isinstance(told, int | float) and not isinstance(told, bool), "loss is no number")
+    need(abs(told) < 1e300, "loss is no finite number")
     real = _fitted(assessment, _PLACE)["train"]
     # The agent's optimiser may have stopped earlier; what it reports must not be better.
     need(told >= 0 and (told >= real / 10 or real <= 1e-7), f"loss {told:g} is not {real:.3g}")
