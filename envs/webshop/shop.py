@@ -230,12 +230,18 @@ _SPECIAL = frozenset(("<r>", "<c>", "<q>", "<a>"))
 
 _lock = threading.Lock()
 _open: weakref.WeakValueDictionary[Hashable, Shop] = weakref.WeakValueDictionary()
+# Generating takes a third of a second: the shop that was opened last stays, so that those who make
+# one environment after another need not wait for it again. Large ones and read ones would take
+# memory that nobody expects to be in use.
+_KEPT_PRODUCTS = 2_000
+_kept: list[Shop] = []
 
 
 def open_shop(config: ShopConfig) -> Shop:
     """The shop of a configuration: the one that is open already, or a new one.
 
-    A shop stays open as long as something refers to it. Files that changed since then give a new
+    A shop stays open as long as something refers to it; the last one that was generated, if it is
+    small, until the next. Files that changed since then give a new
     shop, and so do mappings and lists that are not the same objects.
 
     Raises:
@@ -248,6 +254,8 @@ def open_shop(config: ShopConfig) -> Shop:
         shop = _open.get(key)
         if shop is None:
             shop = _open[key] = _build(config, builtin, files)
+        if builtin is not None and builtin[0] <= _KEPT_PRODUCTS:
+            _kept[:] = [shop]
     return shop
 
 

@@ -426,7 +426,8 @@ def test_threads_never_mix():
     assert got == expected
 
 
-def test_close_frees_the_shop():
+def test_close_frees_the_shop(monkeypatch):
+    monkeypatch.setattr("envs.webshop.shop._KEPT_PRODUCTS", 44)
     made = gym.make("WebShop-v0", catalogue="builtin:45:9").unwrapped
     made.reset(seed=0)
     made.step("search[lamp]")
@@ -444,6 +445,17 @@ def test_close_frees_the_shop():
         made.reset(seed=0)
     with pytest.raises(RuntimeError, match="closed"):
         _ = made.shop
+
+
+def test_the_last_small_shop_that_was_generated_stays_open():
+    made = gym.make("WebShop-v0", catalogue="builtin:41:9").unwrapped
+    shop = weakref.ref(made.shop)
+    made.close()
+    again = gym.make("WebShop-v0", catalogue="builtin:41:9").unwrapped
+    assert again.shop is shop()
+    again.close()
+    gym.make("WebShop-v0", catalogue="builtin:42:9").close()
+    assert shop() is None
 
 
 def test_a_thousand_environments_share_one_shop(env):
