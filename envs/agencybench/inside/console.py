@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from envs.agencybench.inside.places import put, read
 from envs.agencybench.inside.prelude import PAYLOAD, report
 
 _MOST = 200_000
@@ -222,33 +223,33 @@ def several(programs: list[Any], seconds: float) -> Any:
 
 
 def files(folder: str) -> Any:
-    """Texts of the plain files of a folder, by path."""
-    made = {}
+    """Texts of the plain files of a folder, by path; of very many some."""
+    made: dict[str, str] = {}
     for root, _, names in os.walk(folder):
         for name in sorted(names)[:200]:
             path = os.path.join(root, name)
-            if os.path.isfile(path) and not os.path.islink(path):
-                with open(path, "rb") as file:
-                    made[path] = file.read(_MOST).decode("utf-8", "replace")
+            text = read(path, _MOST) if len(made) < 2000 else None
+            if text is not None:
+                made[path] = text
     return made
 
 
 def write(path: str, text: str) -> Any:
     """Write a file."""
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        return file.write(text)
+    return put(path, text)
 
 
 def swap(paths: list[str], old: str, new: str) -> Any:
     """Replace a text in files; how often it stood there."""
     count = 0
     for path in paths:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        count += text.count(old)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text.replace(old, new))
+        # Bytes that are no text stay as they are.
+        with contextlib.suppress(OSError), open(path, "r+b") as file:
+            held = file.read()
+            count += held.count(old.encode())
+            file.seek(0)
+            file.write(held.replace(old.encode(), new.encode()))
+            file.truncate()
     return count
 
 

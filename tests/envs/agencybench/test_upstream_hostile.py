@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from agentgym.sandbox import Snapshot
-from envs.agencybench.assessment import Assessment
+from agentgym.sandbox import Snapshot, shared_sandbox
+from envs.agencybench.assessment import Assessment, inside
 from envs.agencybench.assessor import assess
 from envs.agencybench.scenario import Check, Finding, State, Task, World
 from envs.agencybench.upstream.checks.forms import guarded
@@ -141,3 +141,79 @@ def test_only_a_judge_may_break_a_check(fault):
     assert state(Check("a", 1.0, "r", run)) is State.FAIL
     assert state(Check("a", 1.0, "r", run, kind="judge")) is State.ERROR
     assert state(Check("a", 1.0, "r", lambda _: Finding(1.0))) is State.PASS
+
+
+# What programs of the judge meet in the sandbox --------------------------------------------------
+
+#: A program that leaves what cannot be read where the judge looks, and says its version.
+SPITE = {
+    "Makefile": "task1 task2 task3 task4 task5 test_queue:\n"
+    "\tmkdir -p bin && cp app.sh bin/chat_app && chmod +x bin/chat_app\n",
+    "app.sh": "#!/bin/sh\nmkdir -p data logs\necho x > data/users.json; echo x > logs/gen.log\n"
+    "chmod 000 data/users.json logs/gen.log; mkfifo data/pipe; ln -s /etc/passwd data/link\n"
+    "echo 1.0.0\n",
+    "subtask1_generator.py": "import os\nos.system('sh app.sh')\n",
+    "domain/schema.json": "{}",
+}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"data": "a file"},
+        {"logs": "a file"},
+        {"data/scripts": "a file"},
+        {"data/scripts/bot_replies.json/x": "a folder", "data/b.jsonl/x": "a folder"},
+        {"src/queue.hpp": b"// \xe9\nclass ThreadSafeQueue { int front() { return q.front(); } };"},
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("Backend/scenario1", 1), ("Backend/scenario1", 3), ("Backend/scenario3", 1)],
+)
+def test_what_stands_in_the_way_of_the_judge(name, number, more):
+    content = {
+        path: text if isinstance(text, bytes) else text.encode()
+        for path, text in {**SPITE, **more}.items()
+    }
+    task = Task("t", "q", "", "", checks_for(name, number, SECTIONS))
+    made = assess(task, Assessment(Snapshot(content), World({}), shared_sandbox(), "k"))
+    assert not made.error, made.as_json()
+    assert made.score <= 0.3, made.as_json()
+
+
+def test_steps_of_a_service_in_a_workspace_of_folders():
+    """Where the judge puts its files stand folders, and an answer is nested as deeply as it can."""
+    nested = "[" * 940 + "]" * 940
+    program = f"for line in __import__('sys').stdin: print('{nested}', flush=True)"
+    scene = {
+        "steps": [["start"]], "env": {}, "path": "/tmp/tools", "read": ["/box/.calls", "/box/x"],
+        "files": {".env": ["A=b\n", 0o600], "/tmp/tools/gh": ["", 0o755], "/box/.calls": ["c", 0]},
+    }  # fmt: skip
+    payload = {"program": program, "scenes": [scene], "seconds": 20, "start": 20}
+    content = {".env/x": b"", ".calls/y/z": b"", "x/y": b""}
+    looked = Assessment(Snapshot(content), World({}), shared_sandbox(), "k")
+
+    def run(assessment):
+        assessment.probe(inside("inside/places", "inside/scenes"), payload)
+        return Finding(1.0)
+
+    task = Task("t", "q", "", "", (guarded(Check("a", 1.0, "r", run)),))
+    assert not assess(task, looked).error
+    scene["steps"] = []
+    assert looked.probe(inside("inside/places", "inside/scenes"), payload) == [[]]
+    scene["files"]["/box/.calls"][1] = 0o644
+    told = looked.probe(inside("inside/places", "inside/scenes"), payload)
+    assert told == [[{"value": "c"}]]
+
+
+def test_faults_are_put_into_sources_that_are_no_text():
+    steps = [
+        ["swap", ["a.hpp", "none.hpp"], ".front()", ".back()"],
+        ["run", ["cat", "a.hpp"], "", 9],
+    ]
+    content = {"a.hpp": b"// \xe9\r\nq.front(); r.front();"}
+    looked = Assessment(Snapshot(content), World({}), shared_sandbox(), "k")
+    told = looked.probe(inside("inside/places", "inside/console"), steps)
+    assert told == [2, [0, "// \ufffd\r\nq.back(); r.back();"]]

@@ -372,7 +372,9 @@ def checks(number: int) -> tuple[Check, ...]:
         limits = Limits(processes=128, memory=2 << 30, address_space=0)
         told = assessment.once(
             "chat",
-            lambda: assessment.probe(inside("inside/console"), played, seconds=420, limits=limits),
+            lambda: assessment.probe(
+                inside("inside/places", "inside/console"), played, seconds=420, limits=limits
+            ),
         )
         return told, names
 

@@ -79,7 +79,7 @@ def _results(assessment: Assessment) -> Mapping[str, Any]:
             generate(one, "overwrite", "data/e.jsonl"),
             ["files", "data"], ["files", "logs"],
         ]  # fmt: skip
-        told = assessment.probe(inside("inside/console"), steps, seconds=300)
+        told = assessment.probe(inside("inside/places", "inside/console"), steps, seconds=300)
         return {"runs": told, "data": told[9], "logs": told[10]}
 
     made = dict(assessment.once("events", make))

@@ -121,7 +121,8 @@ def play(assessment: Assessment, label: str, make: Callable[[], list[Any]]) -> l
         scenes = make()
         payload = {"program": program, "scenes": scenes, "seconds": _SECONDS, "start": _START}
         told = assessment.probe(
-            inside("inside/scenes"), payload, seconds=(_START + 2 * _SECONDS) * len(scenes),
+            inside("inside/places", "inside/scenes"), payload,
+            seconds=(_START + 2 * _SECONDS) * len(scenes),
             limits=Limits(processes=128, memory=2 << 30, address_space=0),
         )  # fmt: skip
         need(isinstance(told, list) and len(told) == len(scenes), "the service tells nothing")

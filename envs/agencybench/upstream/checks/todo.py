@@ -370,7 +370,7 @@ def checks(number: int) -> tuple[Check, ...]:
         names = _names(assessment.dice("todo"))
         need(any(path.endswith(".java") for path in assessment.files), "there is no Java source")
         limits = Limits(processes=256, memory=3 << 30, address_space=0)
-        program = inside("inside/console")
+        program = inside("inside/places", "inside/console")
         told = assessment.once(
             "todo",
             lambda: assessment.probe(program, steps(names), seconds=500, limits=limits),
