@@ -105,7 +105,9 @@ SCENARIOS: dict[str, UpstreamPolicy] = {
         5, "867113ec0196aeec", _play(1.0), programs=("javac", "java")
     ),
     # The script never tries again, since its stop score is 0.
-    "Backend/scenario3": UpstreamPolicy(5, "ac52a310edfa6be3", _play(1.0)),
+    "Backend/scenario3": UpstreamPolicy(
+        5, "ac52a310edfa6be3", _play(1.0), folders=("data",)
+    ),
     "Code/scenario1": UpstreamPolicy(
         5, "c71f991493fc8c8a", _play(0.99), Seed("source", drop_columns=_SECRET_COLUMNS),
         answers="observations", answers_at="source/equation.parquet", packages=_FITTING,

@@ -167,10 +167,20 @@ CHEAT = (
             {"modes"},
         ),
         (program("generator.py").replace("draws.random()", "7"), {"validity"}),
+        # It numbers on, makes no folder that is there, and has fragments beside its schema.
+        (
+            program("generator.py")
+            .replace('f"{given.seed}-{place}"', 'f"{given.seed}-{place + before}"')
+            .replace('"w") as out:', '"w") as out:\n    before = len(open(given.out).readlines())')
+            .replace("os.makedirs(os.path.dirname(given.out), exist_ok=True)", ""),
+            set(),
+        ),
+        ("open('logs/gen.log', 'a').write('x')\n", {"determinism", "validity", "modes", "log"}),
     ],
 )
 def test_generators_that_are_none(text, failing_ones):
-    made = scored("Backend/scenario3", 1, events(text))
+    files = {**events(text), "domain/a.schema.json": '{"type": "object"}', "logs/x": ""}
+    made = scored("Backend/scenario3", 1, files)
     assert set(failing(made)) == failing_ones, made.as_json()
     if text is CHEAT:
         assert made.score <= 0.3

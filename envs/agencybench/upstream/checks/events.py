@@ -19,7 +19,7 @@ from envs.agencybench.upstream.sections import Sections
 
 __all__ = ["checks"]
 
-_SCRIPT = "subtask1_generator.py"
+_SCRIPT, _SCHEMA = "subtask1_generator.py", "domain/events.schema.json"
 _KINDS: dict[str, Any] = {
     "string": str, "object": dict, "array": list, "boolean": bool, "integer": int,
     "number": (int, float), "null": type(None),
@@ -58,8 +58,9 @@ def _results(assessment: Assessment) -> Mapping[str, Any]:
     need(_SCRIPT in assessment.files, f"there is no {_SCRIPT}")
     found = sorted(p for p in assessment.files if p.startswith("domain/"))
     found = [path for path in found if path.endswith(".json")]
-    schemas = [path for path in found if "schema" in path] or found
-    need(bool(schemas), "there is no schema in domain/")
+    need(bool(found), "there is no schema in domain/")
+    # Beside the schema of events there may be fragments.
+    schema = min(found, key=lambda p: (p != _SCHEMA, "schema" not in p, "event" not in p, p))
     dice = assessment.dice("events")
     one, other = dice.between(100, 9000), dice.between(9001, 99999)
     count = dice.between(20, 60)
@@ -67,10 +68,11 @@ def _results(assessment: Assessment) -> Mapping[str, Any]:
     def make() -> Mapping[str, Any]:
         def generate(seed: int, mode: str, out: str) -> list[Any]:
             argv = ["python3", _SCRIPT, "--seed", str(seed), "--count", str(count)]
-            argv += ["--schema", schemas[0], "--mode", mode, "--out", out]
+            argv += ["--schema", schema, "--mode", mode, "--out", out]
             return ["run", argv, "", 30]
 
         steps = [
+            ["write", "data/.room", ""],  # the environment has an empty folder data
             generate(one, "overwrite", "data/a.jsonl"), generate(one, "overwrite", "data/b.jsonl"),
             ["write", "data/b.jsonl", ""], generate(one, "overwrite", "data/b.jsonl"),
             generate(other, "overwrite", "data/c.jsonl"),
@@ -80,10 +82,10 @@ def _results(assessment: Assessment) -> Mapping[str, Any]:
             ["files", "data"], ["files", "logs"],
         ]  # fmt: skip
         told = assessment.probe(inside("inside/places", "inside/console"), steps, seconds=300)
-        return {"runs": told, "data": told[9], "logs": told[10]}
+        return {"runs": told[1:], "data": told[-2], "logs": told[-1]}
 
     made = dict(assessment.once("events", make))
-    return {**made, "one": one, "other": other, "count": count, "schema": schemas[0]}
+    return {**made, "one": one, "other": other, "count": count, "schema": schema}
 
 
 def _lines(results: Mapping[str, Any], name: str) -> list[str]:
@@ -125,12 +127,16 @@ def _modes(assessment: Assessment) -> Finding:
     need(_lines(results, "e") == one, "overwriting leaves something of before")
     both = _lines(results, "d")
     need(len(both) == 2 * results["count"], "appending does not add")
-    need(both[: len(one)] == one and set(both) >= set(other[:1]), "appending changes events")
+    need(both[: len(one)] == one, "appending changes events")
+    # A generator may number what it appends on from what is there.
+    new = set(both[len(one) :]) - set(one)
+    need(len(new) > len(other) / 2, "what is appended is there already")
     return Finding(1.0)
 
 
 def _logged(assessment: Assessment) -> Finding:
     results = _results(assessment)
+    _lines(results, "a")
     text = str(results["logs"].get("logs/gen.log", ""))
     new = [line for line in text.splitlines() if line.strip()]
     for seed in (results["one"], results["other"]):
