@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -37,6 +38,8 @@ Message = dict[str, str]
 # may strip white space or treat markup specially.
 _MARK = "AGENTGYMANSWER"
 _PROBE_THOUGHT = "AGENTGYMTHOUGHT"
+# Texts whose ids are kept.
+_REMEMBERED = 512
 
 
 class PrefixError(ValueError):
@@ -179,6 +182,8 @@ class _ChatRenderer:
 
     def __init__(self, tokenizer: ChatTokenizer, prompt: EnvPrompt) -> None:
         self.tokenizer, self.prompt = tokenizer, prompt
+        # Members of a group read the same pages, and so does who looks at one again.
+        self.encode = lru_cache(_REMEMBERED)(self._encode)
         #: The instructions open the first user message: the template has no place of their own.
         self.folds_system = not self._takes_system()
 
@@ -189,9 +194,11 @@ class _ChatRenderer:
         )
         return str(rendered)
 
-    def encode(self, text: str) -> np.ndarray:
+    def _encode(self, text: str) -> np.ndarray:
         """Template text to ids; the template itself writes the special tokens."""
-        return np.asarray(self.tokenizer.encode(text, add_special_tokens=False), np.int32)
+        ids = np.asarray(self.tokenizer.encode(text, add_special_tokens=False), np.int32)
+        ids.setflags(write=False)
+        return ids
 
     def messages(self, user: str, info: Info) -> list[Message]:
         """The instructions and one user message."""
@@ -240,6 +247,7 @@ class ConversationRenderer(_ChatRenderer):
         if on_rewrite not in ("refuse", "branch"):
             raise ValueError(f"on_rewrite must be 'refuse' or 'branch', got {on_rewrite!r}")
         super().__init__(tokenizer, prompt)
+        self._following = lru_cache(_REMEMBERED)(self._follow)
         self.branches = not self._keeps_earlier_turns([])
         if not self.branches and not self.folds_system:
             system = {"role": "system", "content": "s"}
@@ -266,14 +274,17 @@ class ConversationRenderer(_ChatRenderer):
 
     def bridge(self, action_ids: Sequence[int], message: str) -> np.ndarray:
         """Ids between an answer, as it was sampled, and the start of the next one."""
+        return self._drop_repeated_stop(action_ids, self._following(message))
+
+    def _follow(self, message: str) -> np.ndarray:
+        """Ids of what follows an answer: its end, a message, and the start of the next answer."""
         messages = [
             {"role": "user", "content": "x"},
             {"role": "assistant", "content": _MARK},
             {"role": "user", "content": message},
         ]
         rendered = self.text(messages, generate=True)
-        ids = self.encode(rendered[rendered.index(_MARK) + len(_MARK) :])
-        return self._drop_repeated_stop(action_ids, ids)
+        return self._encode(rendered[rendered.index(_MARK) + len(_MARK) :])
 
     def _drop_repeated_stop(self, action_ids: Sequence[int], bridge: np.ndarray) -> np.ndarray:
         """Leave out the closing token where the model has already written it.
