@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
@@ -11,7 +13,7 @@ import numpy as np
 from agentgym.policy import Completion, Policy, Request
 from agentgym.registry import EnvSpec, load
 
-__all__ = ["POLICIES", "SCRIPTED", "Meter", "actor", "open_policy"]
+__all__ = ["POLICIES", "SCRIPTED", "Meter", "Used", "actor", "open_policy"]
 
 #: Name to entry point of ``open_policy(**options) -> (policy, tokenizer)``, and the extra it needs.
 POLICIES: dict[str, tuple[str, str | None]] = {
@@ -68,6 +70,24 @@ def _random(env: gym.Env[Any, Any], info: Mapping[str, Any], seed: int) -> Itera
         yield str(env.action_space.sample())
 
 
+@dataclass(slots=True)
+class Used:
+    """What one episode took of a policy.
+
+    Attributes:
+        prompt_tokens: Tokens read, over all generations.
+        action_tokens: Tokens generated.
+        error: What went wrong last, if anything did.
+        odd_ends: How often answers ended for a reason that the policy has no word for, by the
+            engine's word.
+    """
+
+    prompt_tokens: int = 0
+    action_tokens: int = 0
+    error: str | None = None
+    odd_ends: Counter[str] = field(default_factory=Counter)
+
+
 class Meter:
     """A policy that counts the tokens of each episode.
 
@@ -80,8 +100,7 @@ class Meter:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self._usage: dict[str, list[int]] = {}
-        self._errors: dict[str, str] = {}
+        self._used: dict[str, Used] = {}
 
     @property
     def version(self) -> int:
@@ -100,19 +119,17 @@ class Meter:
             "prompt_tokens": len(request.token_ids),
             "completion_tokens": len(completion.token_ids),
         }
-        episode = _episode(request.session)
-        totals = self._usage.setdefault(episode, [0, 0])
-        totals[0] += usage["prompt_tokens"]
-        totals[1] += usage["completion_tokens"]
-        if "error" in completion.details:
-            self._errors[episode] = completion.details["error"]
+        used = self._used.setdefault(_episode(request.session), Used())
+        used.prompt_tokens += usage["prompt_tokens"]
+        used.action_tokens += usage["completion_tokens"]
+        used.error = completion.details.get("error", used.error)
+        if "finish_reason" in completion.details:
+            used.odd_ends[str(completion.details["finish_reason"])] += 1
         return completion
 
-    def take(self, group_id: str, member: int) -> tuple[int, int, str | None]:
-        """Prompt tokens and generated tokens of an episode that has ended, and what went wrong."""
-        episode = f"{group_id}/{member}"
-        prompt, generated = self._usage.pop(episode, (0, 0))
-        return prompt, generated, self._errors.pop(episode, None)
+    def take(self, group_id: str, member: int) -> Used:
+        """What an episode that has ended took."""
+        return self._used.pop(f"{group_id}/{member}", None) or Used()
 
     async def load_weights(self, state: Mapping[str, Any], version: int) -> None:
         """See :class:`~agentgym.policy.Policy`."""

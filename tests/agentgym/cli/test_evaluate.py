@@ -2,60 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
+import sys
+import types
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import toy_text
 from chat_server import Answer, ChatServer
+from evaluating import doors, lines, read, run
 
 import agentgym
 from agentgym.cli import policies
 from agentgym.cli.evaluate import EvalConfig, evaluate, main
+from agentgym.cli.result_file import result_of, row_of
 from agentgym.evaluation import EpisodeResult
+from agentgym.info import StopReason
 from agentgym.policy import Completion, FinishReason, Request
+from agentgym.trajectory import EpisodeSpec, Trajectory
 
 agentgym.register(toy_text.SPEC)
 
 
-def failing_metrics(results: list[EpisodeResult]) -> dict[str, float]:
-    """An environment's own measure, for the hook."""
-    return {"mean_locked": sum(len(item.details["locked"]) for item in results) / len(results)}
+def mean_locked(results: list[EpisodeResult]) -> dict[str, float]:
+    """An environment's own measures."""
+    locked = sum(len(item.details["locked"]) for item in results) / len(results)
+    return {"mean_locked": locked, "none": float("nan")}
 
 
 MEASURED = dataclasses.replace(
     toy_text.SPEC, id="ToyDoorsMeasured-v0", metrics="test_evaluate_metrics:measure"
 )
-
-
-def read(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return content
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def doors(number: int, body: dict[str, Any]) -> Answer:
-    """A model that tries the doors one after another."""
-    said = sum(message["role"] == "assistant" for message in body["messages"])
-    return Answer(f"<think>hm</think><action>open {said + 1}</action>", prompt_tokens=10)
-
-
-def run(server: ChatServer, out: Path, **changes: Any) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "env": "ToyDoors-v0",
-        "policy": "openai",
-        "model": "m",
-        "base_url": server.url,
-        "out": out,
-        "slots": 2,
-    }
-    return evaluate(EvalConfig(**(settings | changes)), say=lambda text: None)
 
 
 # The command line -------------------------------------------------------------------------------
@@ -86,32 +69,6 @@ def test_the_command_writes_a_result(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "100.0%" in shown
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--env", "Nowhere-v0"], "unknown environment"),
-        (["--env", "ToyDoors-v0", "--policy", "oracle", "--split", "x"], "x"),
-        (["--env", "ToyDoors-v0", "--policy", "oracle", "--episodes", "0"], "at least 1"),
-        (["--env", "ToyDoors-v0", "--policy", "oracle", "--env-arg", "doors"], "KEY=VALUE"),
-        (["--env", "ToyDoors-v0", "--policy", "oracle", "--env-arg", "gates=1"], "gates"),
-        (["--env", "ToyDoors-v0", "--policy", "openai"], "--model"),
-        (["--env", "ToyDoors-v0", "--policy", "openai", "--model", "m"], "--base-url"),
-    ],
-)
-def test_what_cannot_work_is_refused(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*words, "--out", str(tmp_path / "r.json")]) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_folder_is_no_result_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--env", "ToyDoors-v0", "--policy", "random", "--out", str(tmp_path)]
-    assert main(words) == 2
-    assert "is a folder; name a file" in capsys.readouterr().err
-    assert not tmp_path.with_name(f"{tmp_path.name}.episodes.jsonl").exists(), "nothing is played"
-
-
 def test_names_with_dots_have_episodes_of_their_own(tmp_path: Path) -> None:
     for name in ("model-2.5", "model-2.7"):
         evaluate(
@@ -127,14 +84,6 @@ def test_no_key_is_written_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with ChatServer(doors) as server:
         run(server, tmp_path / "r.json", key_variable="SOME_KEY", episodes=1)
         assert server.seen[0].headers["Authorization"] == "Bearer sk-hush-0123"
-    with pytest.raises(ValueError, match="holds a user or a password"):
-        evaluate(
-            EvalConfig(
-                env="ToyDoors-v0", policy="openai", model="m", out=tmp_path / "s.json",
-                base_url="http://me:hush@127.0.0.1/v1",
-            )
-        )  # fmt: skip
-    assert read(tmp_path / "s.json")["server"] == "http://127.0.0.1/v1"
     for path in tmp_path.iterdir():
         assert "hush" not in path.read_text("utf-8")
 
@@ -162,11 +111,114 @@ def test_the_oracle_and_chance_need_no_model(tmp_path: Path) -> None:
     assert again["summary"]["all"] == found["random"]
 
 
-def test_an_environment_without_an_oracle_says_so(tmp_path: Path) -> None:
-    plain = dataclasses.replace(toy_text.SPEC, id="ToyPlain-v0", oracle=None)
-    agentgym.register(plain)
-    with pytest.raises(ValueError, match="ToyPlain-v0 has no oracle"):
-        evaluate(EvalConfig(env="ToyPlain-v0", policy="oracle", out=tmp_path / "r.json"))
+class Telling(toy_text.ToyDoors):
+    """Doors that tell what JSON has no words for."""
+
+    def _details(self) -> dict[str, Any]:
+        odd = {"loss": float("nan"), "best": np.float32("inf"), (1, 2): {3}, "kind": object()}
+        return super()._details() | odd | {"self": odd, "count": np.int64(4)}
+
+
+class Broken(toy_text.ToyDoors):
+    """Doors whose second task breaks them."""
+
+    def step(self, action: str) -> Any:
+        observation, reward, *rest = super().step(action)
+        if self.task_id == "test-1":
+            reward = float("nan")
+        if self.task_id == "test-2":
+            raise OSError("the hinge")
+        return observation, reward, *rest
+
+
+def failing_oracle(env: Any, rng: Any, noise: float) -> Any:
+    """Knows no way in one task."""
+    if env.unwrapped.task_id == "test-3":
+        raise LookupError("no way")
+    yield from env.unwrapped.reference()
+
+
+@pytest.fixture
+def odd_doors(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("test_evaluate_doors")
+    module.Telling, module.Broken = Telling, Broken  # type: ignore[attr-defined]
+    module.demonstrate = failing_oracle  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "test_evaluate_doors", module)
+    entry = toy_text.SPEC
+    telling = dataclasses.replace(
+        entry, id="ToyTelling-v0", env="test_evaluate_doors:Telling",
+        diagnostics={"loss": "loss", "count": "count"},
+    )  # fmt: skip
+    broken = dataclasses.replace(
+        entry, id="ToyBroken-v0", env="test_evaluate_doors:Broken",
+        oracle="test_evaluate_doors:demonstrate",
+    )  # fmt: skip
+    agentgym.register(telling)
+    agentgym.register(broken)
+
+
+@pytest.mark.parametrize("policy", ["openai", "oracle"])
+@pytest.mark.usefixtures("odd_doors")
+def test_whatever_an_environment_tells_costs_no_episode(policy: str, tmp_path: Path) -> None:
+    out = tmp_path / "r.json"
+    changes: dict[str, Any] = {"env": "ToyTelling-v0", "policy": policy, "episodes": 2}
+    if policy == "oracle":
+        changes |= {"model": "tiny", "base_url": None}
+    with ChatServer(doors) as server:
+        result = run(server, out, **changes)
+        assert run(server, out, **changes)["summary"] == result["summary"], "read as written"
+    assert result["complete"] is True
+    _, *rows = lines(tmp_path / "r.episodes.jsonl")
+    assert len(rows) == 2
+    for row in rows:
+        details = row["details"]
+        assert (details["loss"], details["best"], details["(1, 2)"]) == ("NaN", "Infinity", [3])
+        assert (details["count"], details["self"]["loss"]) == (4, "NaN")
+    numbers = result["summary"]["all"]
+    assert numbers["count"]["mean"] == 4.0
+    assert numbers["loss"]["mean"] is None
+    strict(out)
+
+
+def strict(path: Path) -> None:
+    """Read it as those do that know no NaN."""
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    json.loads(path.read_text("utf-8"), parse_constant=refuse)
+
+
+@pytest.mark.usefixtures("odd_doors")
+def test_faults_cost_a_script_their_own_episode_alone(tmp_path: Path) -> None:
+    config = EvalConfig(env="ToyBroken-v0", policy="oracle", out=tmp_path / "r.json")
+    result = evaluate(config, say=lambda text: None)
+    errors = {row["task_id"]: row["error"] for row in result["episodes"]}
+    assert "not a finite number" in errors.pop("test-1")
+    assert errors.pop("test-2") == "OSError: the hinge"
+    assert errors.pop("test-3") == "LookupError: no way"
+    assert set(errors.values()) == {None}
+    numbers = result["summary"]["all"]
+    assert (numbers["episodes"], numbers["lost"]) == (2, 3)
+    assert numbers["stop_reasons"] == {"infra_error": 3, "solved": 2}
+    assert result["complete"] is False
+
+
+def test_a_return_beyond_all_numbers_is_null(tmp_path: Path) -> None:
+    spec = EpisodeSpec("t", "test", 1, "e0", 0)
+    trajectory = Trajectory(spec=spec, task_id="t", task_type="x", stop_reason=StopReason.SOLVED)
+    row = row_of(
+        trajectory,
+        dataclasses.replace(EpisodeResult.of(trajectory, 0, 0), reward=float("inf")),
+        {},
+        "numbers",
+    )
+    assert row["reward"] is None
+    rows = [json.loads(json.dumps(row, allow_nan=False))]
+    result = result_of({"env": "ToyDoors-v0"}, toy_text.SPEC, None, 1, rows)
+    assert result["summary"]["all"]["reward"]["mean"] is None
+    assert result["episodes"][0]["reward"] is None
+    json.dumps(result, allow_nan=False)
 
 
 # Going on ---------------------------------------------------------------------------------------
@@ -221,11 +273,15 @@ def test_other_settings_do_not_mix(tmp_path: Path) -> None:
         run(server, out)
 
 
-def test_another_number_of_tasks_keeps_no_row_of_another_task(tmp_path: Path) -> None:
-    """The drawn order depends on the number: what is summed up is what a fresh run plays."""
+def test_more_episodes_keep_those_that_were_played(tmp_path: Path) -> None:
+    """What is summed up is what a fresh run plays, and nothing is played twice."""
+    out = tmp_path / "grown.json"
+    fresh = {}
+    for count in (2, 4):
+        with ChatServer(doors) as server:
+            fresh[count] = run(server, tmp_path / f"{count}.json", episodes=count)
+            needed = len(server.seen)
     with ChatServer(doors) as server:
-        fresh = {count: run(server, tmp_path / f"{count}.json", episodes=count) for count in (2, 4)}
-        out = tmp_path / "grown.json"
         for count in (2, 4, 2):
             found = run(server, out, episodes=count)
             assert found["complete"] is True
@@ -233,6 +289,23 @@ def test_another_number_of_tasks_keeps_no_row_of_another_task(tmp_path: Path) ->
                 row["task_id"] for row in fresh[count]["episodes"]
             ]
             assert found["summary"] == fresh[count]["summary"]
+        assert len(server.seen) == needed
+    assert len(lines(out.with_suffix(".episodes.jsonl"))) == 1 + 4
+
+
+def test_rows_of_other_tasks_stand_for_nothing(tmp_path: Path) -> None:
+    """Data of the same name may list other tasks the next time."""
+    out = tmp_path / "r.json"
+    with ChatServer(doors) as server:
+        whole = run(server, out, episodes=2)
+        journal = out.with_suffix(".episodes.jsonl")
+        first, row, other = lines(journal)
+        row["task_id"] = "gone"
+        journal.write_text("".join(json.dumps(item) + "\n" for item in (first, row, other)))
+        before = len(server.seen)
+        again = run(server, out, episodes=2)
+        assert before < len(server.seen) < 2 * before
+    assert again["summary"] == whole["summary"]
 
 
 def test_episodes_lost_to_faults_are_played_again(tmp_path: Path) -> None:
@@ -279,30 +352,55 @@ def test_how_much_of_an_episode_is_kept(keep: str, tmp_path: Path) -> None:
     assert "steps" not in read(tmp_path / "r.json")["episodes"][0]
 
 
-def test_an_environment_may_add_measures_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import sys
-    import types
-
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A module that measures the environment of :data:`MEASURED`."""
     module = types.ModuleType("test_evaluate_metrics")
-    module.measure = failing_metrics  # type: ignore[attr-defined]
+    module.measure = mean_locked  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "test_evaluate_metrics", module)
     agentgym.register(MEASURED)
+    return module
+
+
+@pytest.mark.usefixtures("measured")
+def test_an_environment_may_add_measures_of_its_own(tmp_path: Path) -> None:
     with ChatServer(doors) as server:
         result = run(server, tmp_path / "r.json", env="ToyDoorsMeasured-v0")
     expected = sum(row["turns"] - 1 for row in result["episodes"]) / 5
-    assert result["metrics"] == {"mean_locked": expected}
+    assert result["metrics"] == {"mean_locked": expected, "none": "NaN"}
+    strict(tmp_path / "r.json")
+
+
+def test_measures_that_fail_cost_nothing_else(tmp_path: Path, measured: types.ModuleType) -> None:
+    def failing(results: list[EpisodeResult]) -> dict[str, float]:
+        raise ZeroDivisionError("no doors")
+
+    measured.measure = failing  # type: ignore[attr-defined]
+    with ChatServer(doors) as server, pytest.warns(UserWarning, match="measures of ToyDoorsMeas"):
+        result = run(server, tmp_path / "r.json", env="ToyDoorsMeasured-v0")
+    assert (result["metrics"], result["metrics_error"]) == (None, "ZeroDivisionError: no doors")
+    assert (result["complete"], len(result["episodes"])) == (True, 5)
+
+
+def test_odd_ends_of_answers_are_told(tmp_path: Path) -> None:
+    """Cut off by a filter, an answer is no whole one."""
+
+    def answer(number: int, body: dict[str, Any]) -> Answer:
+        made = doors(number, body)
+        if len(body["messages"]) == 2:
+            made.finish = "content_filter"
+        return made
+
+    with ChatServer(answer) as server:
+        result = run(server, tmp_path / "r.json")
+    assert [row["odd_ends"] for row in result["episodes"]] == [{"content_filter": 1}] * 5
+    assert [row["format_errors"] for row in result["episodes"]] == [1] * 5
 
 
 # Counting tokens --------------------------------------------------------------------------------
 
 
 def test_the_meter_counts_by_episode() -> None:
-    import asyncio
-
-    import numpy as np
-
     class Fixed:
         version, max_context = 4, 99
 
@@ -311,9 +409,11 @@ def test_the_meter_counts_by_episode() -> None:
 
         async def generate(self, request: Request) -> Completion:
             n = len(request.token_ids)
-            details = {"usage": {"prompt_tokens": 50, "completion_tokens": 3}} if n > 5 else {}
+            details: dict[str, Any] = {}
+            if n > 5:
+                details["usage"] = {"prompt_tokens": 50, "completion_tokens": 3}
             if n == 7:
-                details["error"] = "it broke"  # type: ignore[assignment]
+                details |= {"error": "it broke", "finish_reason": "weary"}
             return Completion(
                 (1, 2), np.zeros(2, np.float32), np.zeros(2, np.int32), FinishReason.STOP,
                 details=details,
@@ -333,10 +433,10 @@ def test_the_meter_counts_by_episode() -> None:
         meter = policies.Meter(fixed)
         for session, n in (("a/0#1", 3), ("a/0#1", 6), ("a/1#2", 4), ("b/c/0#3", 7)):
             await meter.generate(Request(list(range(n)), agentgym.policy.Sampling(), (), session))
-        assert meter.take("a", 0) == (53, 5, None)
-        assert meter.take("a", 0) == (0, 0, None)
-        assert meter.take("a", 1) == (4, 2, None)
-        assert meter.take("b/c", 0) == (50, 3, "it broke")
+        assert meter.take("a", 0) == policies.Used(53, 5)
+        assert meter.take("a", 0) == policies.Used()
+        assert meter.take("a", 1) == policies.Used(4, 2)
+        assert meter.take("b/c", 0) == policies.Used(50, 3, "it broke", Counter(weary=1))
         meter.release("a/0#1")
         await meter.load_weights({}, 5)
         await meter.aclose()
