@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,8 @@ from agentgym.seats import EnvironmentFault, check_reset, check_step
 
 __all__ = ["GuardedEnv", "blank_info", "env_maker"]
 
-_FAULTS = (Exception, SystemExit)
+# Nothing is awaited here, so it is the environment itself that raises CancelledError.
+_FAULTS = (Exception, SystemExit, asyncio.CancelledError)
 
 
 def env_maker(env_id: str, **env_args: Any) -> Callable[[], gym.Env[Any, Any]]:
@@ -84,11 +86,12 @@ class GuardedEnv:
         if tasks is not None and split is not None:
             tasks.ids(split)
         try:
-            observation, self.info = check_reset(
+            observation, info = check_reset(
                 env.reset(seed=seed, options={k: v for k, v in options.items() if v is not None})
             )
         except _FAULTS as error:
             return "", self._fault(error)
+        self.info = _complete(info)
         return observation, self.info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
@@ -103,12 +106,11 @@ class GuardedEnv:
         if self.error is not None:  # the reset failed
             return self._failed()
         try:
-            observation, reward, terminated, truncated, self.info = check_step(
-                self.env.step(action)
-            )
+            observation, reward, terminated, truncated, info = check_step(self.env.step(action))
         except _FAULTS as error:
             self._fault(error)
             return self._failed()
+        self.info = _complete(info)
         self.over = terminated or truncated
         return observation, reward, terminated, truncated, self.info
 
@@ -135,6 +137,12 @@ class GuardedEnv:
             "details": {**self.info["details"], "error": self.error},
         }
         return self.info
+
+
+def _complete(info: Info) -> Info:
+    """With all keys; an environment of another origin may lack some."""
+    blank = blank_info()
+    return info if info.keys() >= blank.keys() else {**blank, **info}
 
 
 def blank_info() -> Info:

@@ -66,8 +66,8 @@ class Seat(Protocol):
         """Close the environment, as soon as a call that still runs has returned."""
         ...
 
-    def join(self) -> bool:
-        """Wait for the close, within the deadline; whether it has happened."""
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait for the close, for ``seconds`` or the deadline; whether it has happened."""
         ...
 
 
@@ -96,7 +96,7 @@ class InlineSeat:
             self._env.close()
         self.closed = True
 
-    def join(self) -> bool:
+    def join(self, seconds: float | None = None) -> bool:
         """See :class:`Seat`."""
         return True
 
@@ -154,9 +154,9 @@ class ThreadSeat:
         """See :class:`Seat`."""
         self._jobs.put(None)
 
-    def join(self) -> bool:
+    def join(self, seconds: float | None = None) -> bool:
         """See :class:`Seat`."""
-        self._thread.join(self._deadline)
+        self._thread.join(self._deadline if seconds is None else seconds)
         return not self._thread.is_alive()
 
 

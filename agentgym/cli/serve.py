@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import gymnasium as gym
+
 from agentgym.arguments import parse_pairs
 from agentgym.guarded import env_maker
 from agentgym.registry import missing_extra, spec
@@ -81,7 +83,10 @@ async def serve(config: ServeConfig) -> None:
     """
     entry = spec(config.env)
     make_env = env_maker(config.env, **parse_pairs(config.env_arg))
-    make_env().close()  # what is wrong with the arguments is better said now than to each client
+    try:  # what is wrong with the arguments is better said now than to each client
+        make_env().close()
+    except (TypeError, RuntimeError, gym.error.Error) as error:
+        raise ValueError(f"{entry.id} cannot be made: {error}") from error
     limits = Limits(
         sessions=config.max_sessions,
         call_s=config.call_deadline,

@@ -19,6 +19,7 @@ from agentgym.spaces import UnicodeText
 __all__ = ["RemoteEnv", "RemoteError"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_TOO_BIG = 1009  # with this code a peer closes when a message is longer than it takes
 
 
 class RemoteError(RuntimeError):
@@ -60,6 +61,8 @@ class RemoteEnv(gym.Env[str, str]):
         schemes = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
         if not colon or scheme not in schemes:
             raise ValueError(f"url must be like ws://127.0.0.1:8000, got {url!r}")
+        if set("@?#") & set(rest):  # not repeated here: what stands there may be a secret
+            raise ValueError("url may hold no user, query or fragment; give a token by token=")
         try:
             import websockets  # noqa: F401 - said here rather than at the first request
         except ModuleNotFoundError as error:
@@ -72,6 +75,7 @@ class RemoteEnv(gym.Env[str, str]):
         self._connection: Any = None
         self._session: str | None = None
         self._info: Info | None = None
+        self._over = False  # it ended with its reset, and nobody was told
         self.reconnects = 0
 
     def reset(  # type: ignore[override]
@@ -79,12 +83,16 @@ class RemoteEnv(gym.Env[str, str]):
     ) -> tuple[str, Info]:
         """Start an episode; ``options`` may name ``task_id`` and ``split``.
 
+        One that could not begin within the server's deadline ends with its first step.
+
         Raises:
             RemoteError: If the server refuses, or cannot be reached.
         """
         super().reset(seed=seed)
         data = self._ask({"type": "reset", "data": {"seed": seed, **(options or {})}})
-        return data["observation"]["text"], self._read_info(data)
+        text, _, terminated, truncated, info = self._read(data)
+        self._over = terminated or truncated
+        return text, info
 
     def step(  # type: ignore[override]
         self, action: str
@@ -94,15 +102,10 @@ class RemoteEnv(gym.Env[str, str]):
         Raises:
             RemoteError: If the server refuses, or cannot be reached.
         """
-        data = self._ask({"type": "step", "data": {"action": action}})
-        told = data["metadata"]
-        return (
-            data["observation"]["text"],
-            data["reward"],
-            told["terminated"],
-            told["truncated"],
-            self._read_info(data),
-        )
+        if self._over and self._info is not None:
+            self._over = False
+            return "", 0.0, False, True, self._info
+        return self._read(self._ask({"type": "step", "data": {"action": action}}))
 
     def state(self) -> dict[str, Any]:
         """The server's view: ``task_id``, ``step_count``, ``playing``."""
@@ -122,15 +125,26 @@ class RemoteEnv(gym.Env[str, str]):
     def _offered(self) -> tuple[str, ...] | None:
         return None if self._info is None else self._info["admissible_actions"]
 
-    def _read_info(self, data: dict[str, Any]) -> Info:
-        info: Any = data["metadata"]["info"]
-        listed, reason = info["admissible_actions"], info["stop_reason"]
-        info["admissible_actions"] = None if listed is None else tuple(listed)
-        info["stop_reason"] = None if reason is None else StopReason(reason)
-        if "reference" in info:
-            info["reference"] = tuple(info["reference"])
+    def _read(self, data: dict[str, Any]) -> tuple[str, Any, bool, bool, Info]:
+        try:
+            text, told = data["observation"]["text"], data["metadata"]
+            reward, terminated, truncated = data["reward"], told["terminated"], told["truncated"]
+            info = told["info"]
+            listed, reason = info["admissible_actions"], info["stop_reason"]
+            info["admissible_actions"] = None if listed is None else tuple(listed)
+            info["stop_reason"] = None if reason is None else StopReason(reason)
+            if "reference" in info:
+                info["reference"] = tuple(info["reference"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._no_server_of_ours(error) from error
         self._info = info
-        return info
+        return text, reward, terminated, truncated, info
+
+    def _no_server_of_ours(self, error: Exception) -> RemoteError:
+        return RemoteError(
+            f"what answers at {self._url} is no `python -m agentgym serve`: its answer has not the "
+            f"form of one ({type(error).__name__}: {error})"
+        )
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its reply, over as many connections as it takes."""
@@ -146,19 +160,34 @@ class RemoteEnv(gym.Env[str, str]):
                 with contextlib.suppress(ConnectionClosed):
                     connection.send(text)
                 while True:
-                    reply = json.loads(connection.recv(timeout=self._reply_s))
-                    if reply.get("request_id") == number or "request_id" not in reply:
+                    raw = connection.recv(timeout=self._reply_s)
+                    try:
+                        reply = json.loads(raw)
+                        kind, found, given = reply["type"], reply["data"], reply.get("request_id")
+                    except (ValueError, TypeError, KeyError) as error:
+                        raise self._no_server_of_ours(error) from error
+                    if given == number or (given is None and kind == "error"):
                         break  # else it belongs to a request that was given up
-                if reply["type"] == "error":
-                    code = reply["data"].get("code")
+                    if given is None:
+                        raise self._no_server_of_ours(KeyError("request_id"))
+                if kind == "error":
+                    code = found.get("code")
                     if code in ("CAPACITY_REACHED", "SESSION_ERROR"):
                         self._drop()
                     if code == "SESSION_ERROR":
                         self._session = None
-                    raise RemoteError(f"{code}: {reply['data'].get('message')}")
-                found: dict[str, Any] = reply["data"]
-                return found
+                    told = f"{code}: {found.get('message')}"
+                    if code == "VALIDATION_ERROR" and given is None:  # ours would have read it
+                        told += "; other servers of OpenEnv want adapters.openenv.TextClient"
+                    raise RemoteError(told)
+                answer: dict[str, Any] = found
+                return answer
             except _closed() as error:  # a timeout is an OSError
+                if getattr(getattr(error, "rcvd", None), "code", None) == _TOO_BIG:
+                    self._drop()
+                    raise RemoteError(
+                        f"the server takes no request as long as this: {error}"
+                    ) from None
                 trouble = f"{type(error).__name__}: {error}"
                 self._drop()
                 self.reconnects += 1
@@ -197,7 +226,8 @@ class RemoteEnv(gym.Env[str, str]):
         connection, self._connection = self._connection, None
         if connection is not None:  # no farewell: the other side may not be there
             with contextlib.suppress(OSError):
-                connection.socket.shutdown(socket.SHUT_RDWR)  # ends the thread that reads
+                connection.socket.shutdown(socket.SHUT_RDWR)  # ends the thread that reads,
+            connection.recv_events_thread.join(1.0)  # which would never hear of it once closed
             connection.socket.close()
 
 

@@ -86,13 +86,15 @@ async def serving(
         The running server.
 
     Raises:
-        ValueError: If others could reach it and there is no token.
+        ValueError: If others could reach it and there is no token, or there is no such port.
         ImportError: If the extra ``serve`` is not installed.
     """
     try:
         from websockets.asyncio.server import serve
     except ModuleNotFoundError as error:
         raise missing_extra("websockets", "serve") from error
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port must be 0 to 65535, got {port}")
     if not token and not is_loopback(host):
         raise ValueError(f"on {host} others can connect: give a token, or listen on 127.0.0.1")
     sessions = Sessions(make_env, limits or Limits())
@@ -124,13 +126,14 @@ class _Door:
 
     def __init__(self, sessions: Sessions, token: str | None, name: str) -> None:
         self.sessions, self.token, self.name = sessions, token, name
+        self._closing: set[asyncio.Task[None]] = set()
 
     def admit(self, connection: Any, request: Any) -> Any:
         """Answer plain requests, and refuse who has not the token."""
         path = urllib.parse.urlsplit(request.path).path
         if path == "/health":
             return connection.respond(http.HTTPStatus.OK, '{"status":"healthy"}\n')
-        given = request.headers.get("Authorization", "")
+        given = ",".join(request.headers.get_all("Authorization"))
         if self.token and not hmac.compare_digest(
             given.encode("utf-8", "replace"), f"Bearer {self.token}".encode()
         ):
@@ -152,11 +155,14 @@ class _Door:
         """Attach the session within the handshake, which tells the client its name."""
         if response.status_code != http.HTTPStatus.SWITCHING_PROTOCOLS:
             return
+        named = ",".join(request.headers.get_all(SESSION_HEADER)) or None
         try:
-            session = self.sessions.attach(request.headers.get(SESSION_HEADER), connection)
+            session, before = self.sessions.attach(named, connection)
         except WireError as fault:
             connection.agentgym = fault
             return
+        if before is not None:
+            self._close(before, 1008, "another connection has taken the session over")
         connection.agentgym = session
         connection.agentgym_talks = False  # it may break before it does
         response.headers[SESSION_HEADER] = session.id
@@ -173,6 +179,8 @@ class _Door:
         connection.agentgym_talks = True
         try:
             async for raw in connection:
+                if session.connection is not connection:  # what comes late must not be done again
+                    return
                 try:
                     message = wire.parse(raw)
                 except WireError as fault:
@@ -196,4 +204,10 @@ class _Door:
                 connection = session.connection
                 self.sessions.end(session, why)
                 if connection is not None:
-                    await connection.close(1001, f"the session is {why}")
+                    self._close(connection, 1001, f"the session is {why}")
+
+    def _close(self, connection: Any, code: int, reason: str) -> None:
+        """Close a connection without waiting for the other side, which may not be there."""
+        task = asyncio.create_task(connection.close(code, reason))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,8 @@ from agentgym.serve import wire
 from agentgym.serve.wire import WireError
 
 __all__ = ["Limits", "Session", "Sessions"]
+
+_IDS_KEPT = 1024  # numbers of a session's last requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class Session:
     """One client's environment.
 
     Requests are carried out one after another. A request that comes again under the same
-    ``request_id`` (because the client has missed the reply) gets the same reply and does nothing.
+    ``request_id`` (because the client has missed the reply) gets the same reply and does nothing;
+    one before the last, or another one under a number that was used, gets an error.
 
     Args:
         make_env: Makes the environment.
@@ -72,9 +75,10 @@ class Session:
         self._make_env, self._call_s = make_env, call_s
         self._seat = self._new_seat()
         self._queue = asyncio.Lock()
-        self._last: tuple[Any, asyncio.Future[dict[str, Any]]] | None = None
+        self._last: tuple[dict[str, Any], asyncio.Future[dict[str, Any]]] | None = None
+        self._used: deque[str | int] = deque(maxlen=_IDS_KEPT)
         self._info: Info = blank_info()
-        self._steps, self._playing = 0, False
+        self._steps, self._playing, self._ended = 0, False, False
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """Carry out a message and return the answer.
@@ -83,9 +87,14 @@ class Session:
         """
         self.touched = time.monotonic()
         request_id = message.get("request_id")
-        self.resumable |= request_id is not None
-        if self._last is None or request_id is None or self._last[0] != request_id:
-            self._last = request_id, asyncio.ensure_future(self._answer(message))
+        if request_id is None or self._last is None or self._last[0] != message:
+            if request_id in self._used:
+                told = f"request_id {request_id!r} was used for another request, or long ago"
+                return wire.error(WireError("VALIDATION_ERROR", told, request_id))
+            if request_id is not None:
+                self.resumable = True
+                self._used.append(request_id)
+            self._last = message, asyncio.ensure_future(self._answer(message))
         reply = await asyncio.shield(self._last[1])
         self.touched = time.monotonic()
         return reply if request_id is None else {**reply, "request_id": request_id}
@@ -97,7 +106,7 @@ class Session:
 
     def close(self) -> None:
         """End it; an environment that hangs is abandoned."""
-        self.abandoned = self._seat.busy
+        self._ended, self.abandoned = True, self._seat.busy
         self._seat.close()
 
     @property
@@ -105,10 +114,10 @@ class Session:
         """Whether its environment has been closed, or never will be."""
         return self.abandoned or self._seat.closed
 
-    def join(self) -> None:
-        """Wait until its environment is closed, for no longer than a call may take."""
+    def join(self, seconds: float) -> None:
+        """Wait until its environment is closed, for no longer than that."""
         if not self.closed:
-            self._seat.join()
+            self._seat.join(seconds)
 
     def _new_seat(self) -> ThreadSeat:
         # A guarded environment has the methods that a seat calls.
@@ -138,12 +147,13 @@ class Session:
             self._replace()
         try:
             text, self._info = await self._seat.call("reset", **asked)
-        except EnvironmentHang as hang:
-            return self._hung(hang, reward=None)
         except EnvironmentFault as fault:
-            if isinstance(fault.__cause__, KeyError | ValueError):
-                raise WireError("EXECUTION_ERROR", str(fault.__cause__.args[0])) from None
-            raise WireError("FACTORY_ERROR", str(fault)) from None
+            cause = fault.__cause__
+            if isinstance(cause, KeyError | ValueError):
+                raise WireError("EXECUTION_ERROR", str((*cause.args, fault)[0])) from None
+            if isinstance(cause, Exception):
+                raise WireError("FACTORY_ERROR", str(fault)) from None
+            return self._lost(fault, reward=None)
         self._steps, self._playing = 0, True
         return wire.observation(text, None, False, False, self._info)
 
@@ -153,26 +163,29 @@ class Session:
         self._steps += 1
         try:
             result = await self._seat.call("step", action)
-        except EnvironmentHang as hang:
-            return self._hung(hang, reward=0.0)
+        except EnvironmentFault as fault:
+            return self._lost(fault, reward=0.0)
         text, reward, terminated, truncated, self._info = result
         self._playing = not (terminated or truncated)
         return wire.observation(text, reward, terminated, truncated, self._info)
 
-    def _hung(self, hang: EnvironmentHang, reward: float | None) -> dict[str, Any]:
+    def _lost(self, fault: EnvironmentFault, reward: float | None) -> dict[str, Any]:
+        """It hangs, or raised what its guard does not catch."""
         self._replace()
         self._playing = False
+        hung = isinstance(fault, EnvironmentHang)
         self._info = {
             **self._info,
             "success": False,
-            "stop_reason": StopReason.DEADLINE,
-            "details": {**self._info["details"], "error": str(hang)},
+            "stop_reason": StopReason.DEADLINE if hung else StopReason.INFRA_ERROR,
+            "details": {**self._info["details"], "error": str(fault)},
         }
         return wire.observation("", reward, False, True, self._info)
 
     def _replace(self) -> None:
         self._seat.close()
-        self._seat = self._new_seat()
+        if not self._ended:  # else nobody would close the new one
+            self._seat = self._new_seat()
 
 
 class Sessions:
@@ -197,8 +210,8 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def attach(self, session_id: str | None, connection: Any) -> Session:
-        """A new session, or the one that a client comes back to.
+    def attach(self, session_id: str | None, connection: Any) -> tuple[Session, Any]:
+        """A new session, or the one that a client comes back to; and its connection until now.
 
         Raises:
             WireError: If there is no room, or no such session (any more).
@@ -218,8 +231,9 @@ class Sessions:
             self._open[session.id] = session
             self.counters["opened"] += 1
         self._detached.pop(session.id, None)
-        session.connection, session.touched = connection, time.monotonic()
-        return session
+        before, session.connection = session.connection, connection
+        session.touched = time.monotonic()
+        return session, before
 
     def detach(self, session: Session, connection: Any) -> None:
         """The connection broke; another may have taken over already."""
@@ -245,6 +259,7 @@ class Sessions:
         if self._open.pop(session.id, None) is not None:
             self._detached.pop(session.id, None)
             self.counters[why] += 1
+            session.connection = None
             session.close()
             self._ending = [other for other in self._ending if not other.closed]
             self._ending.append(session)
@@ -264,9 +279,13 @@ class Sessions:
         return found
 
     def close(self) -> None:
-        """End all of them; their environments are closed when it returns."""
+        """End all of them, within the time of one call.
+
+        When it returns, their environments are closed, but for those that hang.
+        """
         for session in list(self._open.values()):
             self.end(session, "shutdown")
+        end = time.monotonic() + self.limits.call_s
         for session in self._ending:
-            session.join()
+            session.join(max(0.0, end - time.monotonic()))
         self._ending = []

@@ -32,6 +32,7 @@ SESSION_HEADER = "X-Agentgym-Session"
 _TYPES = ("reset", "step", "state", "close")
 # OpenEnv's clients may send these with a reset or an action; they change nothing here.
 _IGNORED = {"episode_id", "metadata"}
+_LONGEST_ID = 200  # a session remembers many
 
 
 class WireError(Exception):
@@ -40,11 +41,12 @@ class WireError(Exception):
     Args:
         code: One of OpenEnv's error codes.
         message: What is wrong and what would be right.
+        request_id: The number of the message, where it could be read.
     """
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, request_id: str | int | None = None) -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.request_id = code, request_id
 
 
 def parse(raw: str | bytes) -> dict[str, Any]:
@@ -55,17 +57,21 @@ def parse(raw: str | bytes) -> dict[str, Any]:
     """
     try:
         message = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WireError("INVALID_JSON", f"invalid JSON: {error}") from None
     if not isinstance(message, dict):
         raise WireError("VALIDATION_ERROR", "a message is a JSON object")
+    number = message.get("request_id")
+    if isinstance(number, bool) or not isinstance(number, str | int | None):
+        raise WireError("VALIDATION_ERROR", "request_id must be a whole number or a text")
+    if isinstance(number, str) and len(number) > _LONGEST_ID:
+        raise WireError("VALIDATION_ERROR", f"request_id is longer than {_LONGEST_ID} characters")
     if message.get("type") not in _TYPES:
         raise WireError(
             "UNKNOWN_TYPE",
             f"unknown message type {message.get('type')!r}; known: {', '.join(_TYPES)}",
+            number,
         )
-    if not isinstance(message.get("request_id"), str | int | None):
-        raise WireError("VALIDATION_ERROR", "request_id must be a number or a text")
     return message
 
 
@@ -114,10 +120,9 @@ def observation(
 ) -> dict[str, Any]:
     """The answer to a reset or step; ``metadata`` has what OpenEnv has no field for.
 
-    Values of ``details`` that JSON does not know become texts, NaN and infinity too.
+    Values of ``info`` that JSON does not know become texts, NaN and infinity too.
     """
-    told = {**info, "details": plain(info["details"])}
-    metadata = {"terminated": terminated, "truncated": truncated, "info": told}
+    metadata = {"terminated": terminated, "truncated": truncated, "info": plain(info)}
     return {
         "type": "observation",
         "data": {
@@ -135,7 +140,8 @@ def observation(
 
 def error(fault: WireError) -> dict[str, Any]:
     """The answer to what could not be done."""
-    return {"type": "error", "data": {"message": str(fault), "code": fault.code}}
+    told = {"type": "error", "data": {"message": str(fault), "code": fault.code}}
+    return told if fault.request_id is None else {**told, "request_id": fault.request_id}
 
 
 def dump(answer: Mapping[str, Any]) -> str:
