@@ -37,7 +37,7 @@ class BwrapBackend(SupervisedBackend):
         if program is None:
             raise SandboxError("bwrap is not installed (the package is called bubblewrap)")
         self._program = program
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # an abandoned session may end in the midst of anything
         self._open: set[Handle] = set()
         self._closed = False
 
@@ -126,7 +126,7 @@ class BwrapBackend(SupervisedBackend):
 
     def forget(self) -> None:
         """In a forked child: leave what runs to the parent."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = True
         for handle in self._open:
             handle.forget()

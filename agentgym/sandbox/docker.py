@@ -62,7 +62,7 @@ class DockerBackend(SupervisedBackend):
         except self._errors as error:
             raise SandboxError(f"no engine answers: {_short(error)}") from None
         self._image = os.environ.get(IMAGE_VARIABLE) or IMAGE
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # an abandoned session may end in the midst of anything
         self._open: set[_ContainerHandle] = set()
         self._closed = False
 
@@ -168,7 +168,7 @@ class DockerBackend(SupervisedBackend):
 
     def forget(self) -> None:
         """In a forked child: leave what runs to the parent."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = True
         for handle in self._open:
             handle.forget()

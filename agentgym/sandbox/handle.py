@@ -19,6 +19,7 @@ __all__ = ["Died", "Handle"]
 _WATCH_SECONDS = 0.2
 _GENTLE_SECONDS = 10.0
 _MAX_REPORT = 1 << 20
+_CHUNK = 1 << 16
 #: Seconds that a sandbox may take to come up.
 START_SECONDS = 60.0
 
@@ -205,12 +206,16 @@ class Handle:
 
 
 def _collect(fd: int, into: bytearray) -> bool:
-    """Read what is there; False at the end of the stream."""
-    while True:
+    """Read what is there; False at the end of the stream.
+
+    Of one that is written without end only so much is read at a time as anybody wants of it.
+    """
+    for _ in range(2 * _MAX_REPORT // _CHUNK):
         try:
-            data = os.read(fd, 1 << 16)
+            data = os.read(fd, _CHUNK)
         except BlockingIOError:
             return True
         if not data:
             return False
         into += data[: _MAX_REPORT - len(into)]
+    return True

@@ -149,6 +149,7 @@ class Request:
                 "address_space": address_space,
                 "processes": limits.processes + processes_besides,
                 "disk": limits.disk,
+                "files": limits.files,
                 "open_files": limits.open_files,
                 "output": limits.output,
                 "flood": limits.flood,
@@ -251,6 +252,9 @@ def to_result(
     )
     if reply["others_killed"]:
         message += "; every background process was killed with it"
+    if reply["culled"]:
+        cause = "held too much memory" if reply["culled"] == "memory" else "filled the workspace"
+        message += f"; what earlier commands left running {cause} and was killed"
     return Result(
         status=status,
         exit_code=None if reply["reason"] else exit_code,

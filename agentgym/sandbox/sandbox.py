@@ -24,7 +24,7 @@ from agentgym.sandbox.types import (
     SandboxUnavailable,
     Snapshot,
 )
-from agentgym.sandbox.workspace import Workspace
+from agentgym.sandbox.workspace import Workspace, sweep
 
 __all__ = ["BACKENDS", "Sandbox", "open_sandbox", "shared_sandbox"]
 
@@ -64,6 +64,7 @@ class Sandbox:
         self._lock = threading.Lock()
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._closed = False
+        self._finalizer = weakref.finalize(self, backend.close)
         _open.add(self)
 
     @property
@@ -200,6 +201,7 @@ class Sandbox:
     def close(self) -> None:
         """End all that runs, and delete all workspaces. May be called twice."""
         self._closed = True
+        self._finalizer.detach()
         for session in list(self._sessions):
             session.close()
         self._backend.close()
@@ -217,6 +219,7 @@ class Sandbox:
     def _forget(self) -> None:
         """In a forked child: what runs is the parent's."""
         self._closed = True
+        self._finalizer.detach()
         self._lock = threading.Lock()
         self._executor = None
         for session in list(self._sessions):
@@ -262,6 +265,7 @@ def open_sandbox(
         raise SandboxError(f"preload must be a list of modules, got the str {preload!r}")
     minimum = Level(minimum)
     limits = limits or Limits()
+    sweep()
     settings = Settings(tuple(preload), packages, check_mounts(mounts or {}), limits.disk)
     names: tuple[str, ...] = (backend,)
     if backend == "auto":

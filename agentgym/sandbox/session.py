@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,18 @@ if TYPE_CHECKING:
     from agentgym.sandbox.sandbox import Sandbox
 
 __all__ = ["Session"]
+
+
+class _Running:
+    """What a session's finalizer has to know: the engine of the moment."""
+
+    engine: Engine | None = None
+
+
+def _abandon(running: _Running, workspace: Workspace) -> None:
+    if running.engine is not None:
+        running.engine.close()
+    workspace.close()
 
 
 class Session:
@@ -52,8 +64,18 @@ class Session:
         self._limits, self._env = limits, dict(env)
         self._left = episode_seconds
         self._lock = threading.RLock()
-        self._engine: Engine | None = None
+        self._running = _Running()
         self._closed = False
+        # Whoever forgets to close it: nothing is left running, and no folder behind.
+        self._finalizer = weakref.finalize(self, _abandon, self._running, workspace)
+
+    @property
+    def _engine(self) -> Engine | None:
+        return self._running.engine
+
+    @_engine.setter
+    def _engine(self, engine: Engine | None) -> None:
+        self._running.engine = engine
 
     # Commands -----------------------------------------------------------------------------------
 
@@ -122,7 +144,8 @@ class Session:
                 if self._left < limits.seconds:
                     request.limits = limits.but(seconds=self._left)
                     request.deadline = "episode"
-            request.watch = self._watch(request.limits, cancelled)
+            if cancelled is not None:
+                request.watch = lambda: "cancelled" if cancelled.is_set() else None
             result = self._attempt(request)
             if self._left is not None:
                 self._left = max(0.0, self._left - result.seconds)
@@ -144,30 +167,6 @@ class Session:
         if not restarted:
             return result
         return replace(result, restarted=True)
-
-    def _watch(self, limits: Limits, cancelled: threading.Event | None) -> Callable[[], str | None]:
-        """What looks after the disk while a command runs.
-
-        A workspace that is too full already may be cleaned up: a command is killed only once it
-        made matters worse.
-        """
-        before = self._workspace.usage()
-        after = 0.0
-
-        def look() -> str | None:
-            nonlocal after
-            if cancelled is not None and cancelled.is_set():
-                return "cancelled"
-            began = time.monotonic()
-            if began < after:
-                return None
-            size, files = self._workspace.usage()
-            # Looking costs time with many files: at most a tenth of it goes there.
-            after = time.monotonic() + 9 * (time.monotonic() - began)
-            full = size > max(limits.disk, before[0]) or files > max(limits.files, before[1])
-            return "disk" if full else None
-
-        return look
 
     def output(self, job: int) -> Result:
         """What a background command wrote and did so far.
@@ -270,6 +269,7 @@ class Session:
         with self._lock:
             if not self._closed:
                 self._closed = True
+                self._finalizer.detach()
                 self.kill()
                 self._workspace.close()
                 self._sandbox._sessions.discard(self)
@@ -277,6 +277,7 @@ class Session:
     def _forget(self) -> None:
         """In a forked child: the session is the parent's."""
         self._lock = threading.RLock()
+        self._finalizer.detach()
         self._closed, self._engine = True, None
         self._workspace.forget()
 

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import secrets
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 
+from agentgym.sandbox.inside import tree
 from agentgym.sandbox.types import Entry, Snapshot, WorkspaceError
 
-__all__ = ["Workspace"]
+__all__ = ["Workspace", "sweep"]
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_FOLDER = tree.FOLDER
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_DEEPEST = 100
 _BOX = "/box"
+_PREFIX = "agentgym-box-"
+_MOST_COUNTED = 1_000_000
+# So long a folder may be there before its maker has locked it.
+_YOUNG_SECONDS = 60.0
 
 
 class Workspace:
@@ -32,7 +38,11 @@ class Workspace:
     """
 
     def __init__(self, owner: int | None = None) -> None:
-        self._outer = tempfile.mkdtemp(prefix="agentgym-")
+        self._outer = tempfile.mkdtemp(prefix=_PREFIX)
+        # Held until the end of this process: tells others that the folder is in use.
+        self._hold = os.open(self._outer, _FOLDER)
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.folder = os.path.join(self._outer, "box")
         self._owner = owner
         os.mkdir(self.folder, 0o700)
@@ -172,7 +182,7 @@ class Workspace:
             if not stat.S_ISDIR(kind):
                 os.unlink(names[-1], dir_fd=folder)
                 return
-            _readable(names[-1], folder)
+            tree.make_readable(names[-1], folder)
             inner = os.open(names[-1], _FOLDER, dir_fd=folder)
             try:
                 _empty(inner)
@@ -189,7 +199,7 @@ class Workspace:
         names = self.parts(path)
         found: list[Entry] = []
         with self._walk(names, path) as folder:
-            for name, info in _walk_tree(folder, recursive=recursive):
+            for name, info in tree.walk(folder, recursive=recursive):
                 found.append(_entry("/".join([*names, name]), info))
                 if len(found) >= most:
                     break
@@ -211,13 +221,7 @@ class Workspace:
 
     def usage(self) -> tuple[int, int]:
         """Bytes on disk, and number of files, folders and links; very many if nested too deep."""
-        size = count = 0
-        for name, info in _walk_tree(self._root, recursive=True, open_up=True):
-            size += info.st_blocks * 512
-            count += 1
-            if _too_deep(name, info):
-                count += 1 << 40  # what is below cannot be counted
-        return size, count
+        return tree.usage(self._root, _MOST_COUNTED)
 
     def snapshot(self, max_bytes: int, max_files: int) -> Snapshot:
         """The content, read file by file.
@@ -230,14 +234,14 @@ class Workspace:
         executable: set[str] = set()
         skipped: dict[str, str] = {}
         left, room = max_bytes, max_files
-        for name, info in _walk_tree(self._root, recursive=True, open_up=True):
+        for name, info in tree.walk(self._root, recursive=True, open_up=True):
             room -= 1
             if room < 0:
                 raise WorkspaceError(f"the workspace holds more than {max_files} files")
             if stat.S_ISDIR(info.st_mode):
                 folders.append(name)
-                if _too_deep(name, info):
-                    skipped[name] = f"what is below it is nested deeper than {_DEEPEST} folders"
+                if tree.too_deep(name, info):
+                    skipped[name] = f"what is below it is nested deeper than {tree.DEEPEST} folders"
             elif not stat.S_ISREG(info.st_mode):
                 skipped[name] = _kind_in_words(info.st_mode)
             else:
@@ -274,75 +278,37 @@ class Workspace:
         with contextlib.suppress(OSError):
             os.rmdir(self.folder)
             os.rmdir(self._outer)
+        os.close(self._hold)
 
     def forget(self) -> None:
         """In a forked child: the folder is the parent's."""
         if not self._closed:
             self._closed = True
             os.close(self._root)
+            os.close(self._hold)
 
 
-def _walk_tree(
-    root: int, *, recursive: bool, open_up: bool = False
-) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything below a folder, following no link; deeper than a hundred folders it ends.
+def sweep() -> None:
+    """Delete the workspaces of processes that were killed before they could."""
+    place = tempfile.gettempdir()
+    with contextlib.suppress(OSError), os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name.startswith(_PREFIX):
+                with contextlib.suppress(OSError):
+                    _sweep_one(os.path.join(place, entry.name))
 
-    Args:
-        root: Descriptor of the folder.
-        recursive: Go into folders.
-        open_up: Make folders readable that are not.
-    """
-    stack: list[tuple[int, str, list[str]]] = []
 
-    def enter(name: str, folder: int, prefix: str) -> None:
-        if open_up:
-            _readable(name, folder)
-        try:
-            fd = os.open(name, _FOLDER, dir_fd=folder)
-        except OSError:
-            return
-        try:
-            names = sorted(os.listdir(fd), reverse=True)
-        except OSError:
-            names = []
-        stack.append((fd, prefix, names))
-
+def _sweep_one(folder: str) -> None:
+    fd = os.open(folder, _FOLDER)
     try:
-        enter(".", root, "")
-        while stack:
-            fd, prefix, names = stack[-1]
-            if not names:
-                os.close(stack.pop()[0])
-                continue
-            name = names.pop()
-            try:
-                info = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            except OSError:
-                continue  # gone meanwhile
-            yield prefix + name, info
-            if recursive and stat.S_ISDIR(info.st_mode) and len(stack) < _DEEPEST:
-                enter(name, fd, f"{prefix}{name}/")
+        info = os.fstat(fd)
+        if info.st_uid != os.geteuid() or time.time() - info.st_mtime < _YOUNG_SECONDS:
+            return
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error where somebody uses it
+        _empty(fd)
+        os.rmdir(folder)
     finally:
-        for fd, _, _ in stack:
-            os.close(fd)
-
-
-def _too_deep(name: str, info: os.stat_result) -> bool:
-    """Whether the walk does not go into it."""
-    return stat.S_ISDIR(info.st_mode) and name.count("/") + 1 >= _DEEPEST
-
-
-def _readable(name: str, folder: int) -> None:
-    """Let the owner look into a folder, however the one inside left it."""
-    with contextlib.suppress(OSError):
-        flags = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
-        fd = os.open(name, flags, dir_fd=folder)
-        try:
-            mode = os.fstat(fd).st_mode
-            if mode & 0o700 != 0o700:
-                os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(mode) | 0o700)
-        finally:
-            os.close(fd)
+        os.close(fd)
 
 
 def _empty(root: int) -> None:
@@ -354,14 +320,14 @@ def _empty(root: int) -> None:
                 os.unlink(name, dir_fd=root)
                 continue
             except (IsADirectoryError, PermissionError):
-                _readable(name, root)
+                tree.make_readable(name, root)
             fd = os.open(name, _FOLDER, dir_fd=root)
             try:
                 for inner in os.listdir(fd):
                     try:
                         os.unlink(inner, dir_fd=fd)
                     except (IsADirectoryError, PermissionError):
-                        _readable(inner, fd)
+                        tree.make_readable(inner, fd)
                         number += 1
                         os.rename(inner, f".{secrets.token_hex(8)}-{number}", src_dir_fd=fd,
                                   dst_dir_fd=root)  # fmt: skip

@@ -205,6 +205,28 @@ _RESOURCES = [
         "libc.prctl(4, 0, 0, 0, 0)\nfor _ in range(6):\n    if os.fork() == 0: break\n"
         "x = bytearray(60 << 20)\ntime.sleep(100)", "", "memory|killed",
         limits={"seconds": 120.0, "memory": 192 << 20, "address_space": 0}),
+    _py("memory that is shared",
+        "import mmap\nfor _ in range(6):\n    if os.fork() == 0: break\n"
+        "x = mmap.mmap(-1, 60 << 20)\nfor at in range(0, 60 << 20, 4096): x[at] = 1\n"
+        "time.sleep(100)", "", "memory|killed",
+        limits={"seconds": 120.0, "memory": 192 << 20, "address_space": 0}),
+    _py("segments of memory that nobody holds",
+        "attempt(lambda: _check(libc.shmget(0, 1 << 20, 0o1600)))", "EPERM"),
+    _py("queues in the kernel", "attempt(lambda: _check(libc.msgget(0, 0o1600)))", "EPERM"),
+    _py("semaphores in the kernel", "attempt(lambda: _check(libc.semget(0, 30000, 0o1600)))",
+        "EPERM"),
+    _py("files without a place", "attempt(lambda: os.memfd_create('x'))", "EPERM"),
+    _py("files without a name",
+        "held = []\nfor n in range(40):\n    held.append(open('u', 'wb')); os.unlink('u')\n"
+        "    for _ in range(4): held[-1].write(bytes(1 << 20))\n    held[-1].flush()\n"
+        "time.sleep(100)", "", "disk", limits={"seconds": 120.0, "disk": 48 << 20}),
+    _py("files without content",
+        "for n in range(10**9): open(f'/tmp/n{n}', 'w').close()", "", "disk|error",
+        limits={"seconds": 120.0}),
+    _sh("empty /tmp", "rm -rf /tmp/* && echo done", "done", limits={"seconds": 120.0}),
+    _py("what is below deep folders",
+        "for _ in range(150):\n    os.mkdir('d'); os.chdir('d')\ntime.sleep(100)", "", "disk",
+        limits={"seconds": 120.0}),
     _py("one large file", "f = open('big', 'wb')\nwhile True: f.write(bytes(1 << 20))",
         "", "error|disk"),
     _sh("one large file, shell", "head -c 900M /dev/zero > big2", "", "disk|killed|error"),

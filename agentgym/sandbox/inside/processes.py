@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 from collections.abc import Iterable
 
-__all__ = ["Process", "descendants", "kill_all", "proportional_memory", "resident_memory", "tree"]
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+__all__ = [
+    "Process",
+    "descendants",
+    "kill_all",
+    "proportional_memory",
+    "resident_memory",
+    "tree",
+    "unlinked",
+]
 
 
 class Process:
@@ -71,15 +78,18 @@ def tree(roots: Iterable[int], processes: dict[int, Process]) -> dict[int, Proce
 
 
 def resident_memory(processes: Iterable[Process]) -> int:
-    """Bytes of memory that they hold by themselves; pages shared after a fork count for each."""
+    """Bytes of memory that they hold, shared memory too; pages that are shared count for each."""
     total = 0
     for process in processes:
         try:
-            with open(f"/proc/{process.pid}/statm", "rb") as file:
-                fields = file.read().split()
+            with open(f"/proc/{process.pid}/status", "rb") as file:
+                text = file.read()
         except OSError:
             continue
-        total += (int(fields[1]) - int(fields[2])) * _PAGE
+        for name in (b"\nRssAnon:", b"\nRssShmem:"):
+            at = text.find(name)
+            if at >= 0:
+                total += int(text[at + len(name) : at + 60].split(None, 1)[0]) * 1024
     return total
 
 
@@ -97,6 +107,30 @@ def proportional_memory(processes: Iterable[Process]) -> int:
         except OSError:
             continue
     return total
+
+
+def unlinked(processes: Iterable[Process], device: int) -> int:
+    """Bytes of files that have no name any more and that some process holds open.
+
+    Args:
+        processes: Where to look; those that hide their descriptors are left out.
+        device: Of the file system that counts.
+    """
+    sizes: dict[int, int] = {}
+    for process in processes:
+        folder = f"/proc/{process.pid}/fd"
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            try:
+                info = os.stat(f"{folder}/{name}")
+            except OSError:
+                continue
+            if info.st_nlink == 0 and info.st_dev == device and stat.S_ISREG(info.st_mode):
+                sizes[info.st_ino] = info.st_blocks * 512
+    return sum(sizes.values())
 
 
 def kill_all() -> None:

@@ -2,7 +2,9 @@
 
 What is refused is what a program in a sandbox has no use for and an attacker has: namespaces and
 mounts, other processes' memory, kernel modules, keys, tracing, ``io_uring``, ``userfaultfd``,
-typing into a terminal, and sockets of families that no network namespace confines (``AF_VSOCK``).
+typing into a terminal, sockets of families that no network namespace confines (``AF_VSOCK``), and
+memory that belongs to no process and so is counted for none (System V's queues, semaphores and
+segments, and files of ``memfd_create``; shared memory in ``/dev/shm`` is limited and stays).
 Everything else is let through.
 """
 
@@ -49,14 +51,19 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "kexec_load": (246, 104),
     "keyctl": (250, 219),
     "lookup_dcookie": (212, 18),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "modify_ldt": (154, None),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
     "move_pages": (279, 239),
+    "msgget": (68, 186),
     "name_to_handle_at": (303, 264),
     "nfsservctl": (180, 42),
     "open_by_handle_at": (304, 265),
     "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
     "perf_event_open": (298, 241),
     "pidfd_getfd": (438, 438),
     "pivot_root": (155, 41),
@@ -69,18 +76,20 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "quotactl_fd": (443, 443),
     "reboot": (169, 142),
     "request_key": (249, 218),
+    "semget": (64, 190),
     "setdomainname": (171, 162),
     "sethostname": (170, 161),
     "setns": (308, 268),
     "settimeofday": (164, 170),
+    "shmget": (29, 194),
     "swapoff": (168, 225),
     "swapon": (167, 224),
     "sysfs": (139, None),
     "syslog": (103, 116),
     "umount2": (166, 39),
     "unshare": (272, 97),
-    "userfaultfd": (323, 282),
     "uselib": (134, None),
+    "userfaultfd": (323, 282),
     "ustat": (136, None),
     "vhangup": (153, 58),
 }

@@ -16,77 +16,17 @@ from typing import Any
 
 from agentgym.sandbox.inside import kernel, processes, wire
 from agentgym.sandbox.inside.child import SETUP_FAILED, Start, start, start_ahead
-from agentgym.sandbox.inside.output import Kept
+from agentgym.sandbox.inside.jobs import Ahead, Ends, Job
+from agentgym.sandbox.inside.room import Room
 from agentgym.sandbox.inside.seccomp import Filter, supported
 
 __all__ = ["Supervisor", "confine", "make_filter", "protect"]
 
 _TICK = 0.1
-_IDLE_TICK = 0.5
+_IDLE_TICK = 0.2
 #: Bytes read of a stream at a time, and after the end of a command that left it open.
 _CHUNK, _AFTERWARDS = 1 << 16, 1 << 20
 _KILL_ROUNDS = 200
-
-
-class _Job:
-    """A command."""
-
-    def __init__(self, number: int, data: dict[str, Any], stdin: bytes) -> None:
-        limits = data["limits"]
-        self.number = number
-        self.background: bool = data.get("background", False)
-        self.began = time.monotonic()
-        self.until = None if self.background else self.began + limits["seconds"]
-        self.memory: int = limits["memory"]
-        self.flood: int = limits["flood"]
-        self.cpu_seconds: int | None = limits["cpu_seconds"]
-        self.kept = (Kept(limits["output"]), Kept(limits["output"]))
-        self.streams: dict[int, Kept] = {}
-        self.stdin = memoryview(stdin)
-        self.stdin_fd: int | None = None
-        self.before: set[tuple[int, int]] = set()
-        self.pid = 0
-        self.wait_status: int | None = None
-        self.cpu_used = 0.0
-        self.reason: str | None = None
-        self.others_killed = False
-
-
-class _Ends:
-    """The ends of a command's pipes: ours to read, and the command's own, closed behind it.
-
-    Attributes:
-        fds: Number of the command's descriptor to the one here.
-        read: Where its output and its errors come out.
-    """
-
-    def __init__(self, fds: dict[int, int]) -> None:
-        self.fds = dict(fds)
-        self.read: list[int] = []
-        self._own: list[int] = []
-
-    def __enter__(self) -> _Ends:
-        if 0 not in self.fds:
-            self.fds[0] = os.open("/dev/null", os.O_RDONLY)
-            self._own.append(self.fds[0])
-        for number in (1, 2):
-            ours, self.fds[number] = os.pipe()
-            os.set_blocking(ours, False)
-            self.read.append(ours)
-            self._own.append(self.fds[number])
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for fd in self._own:
-            os.close(fd)
-
-
-class _Ahead:
-    """A process that waits for its command."""
-
-    def __init__(self, pid: int, orders: socket.socket, read: list[int]) -> None:
-        self.pid, self.orders, self.read = pid, orders, read
-        self.wait_status: int | None = None
 
 
 class Supervisor:
@@ -110,12 +50,18 @@ class Supervisor:
         self._connection = connection
         self._alone, self._path, self._once = alone, path, once
         self._held = _address_space()
-        self._ahead: _Ahead | None = None
+        self._ahead: Ahead | None = None
         self._poll = select.poll()
-        self._jobs: dict[int, _Job] = {}
-        self._current: _Job | None = None
+        self._jobs: dict[int, Job] = {}
+        self._current: Job | None = None
         self._strays: set[int] = set()
         self._count = 0
+        self._room = Room(workspace=not once, alone=alone)
+        self._look = 0.0
+        self._memory = 0  # what the processes of ended commands may hold
+        self._left_over = False
+        self._blamed = False  # for a full disk, of which nobody knows who fills it
+        self._culled: str | None = None
         self._wake, wake = os.pipe()
         for fd in (self._wake, wake):
             os.set_blocking(fd, False)
@@ -154,7 +100,7 @@ class Supervisor:
     def _wait(self) -> float:
         job = self._current
         if job is None:
-            return _IDLE_TICK if self._jobs else 3600.0
+            return _IDLE_TICK if self._jobs or self._left_over else 3600.0
         assert job.until is not None
         return max(0.0, min(job.until - time.monotonic(), _TICK))
 
@@ -189,9 +135,11 @@ class Supervisor:
             _write_file(path, content[place : place + size])
         stdin = bytes(content[sum(sizes) :])
         self._count += 1
-        job = _Job(self._count, data, stdin)
-        if not self._once:
-            job.before = {process.key for process in processes.descendants().values()}
+        job = Job(self._count, data, stdin)
+        everyone = {} if self._once else processes.descendants()
+        job.before = {process.key for process in everyone.values()}
+        self._room.begin(data["limits"], everyone.values())
+        self._look, self._memory = job.began + _TICK / 2, job.memory
         fds = dict(zip(data.get("fds", ()), message.fds, strict=True))
         if stdin:
             fds[0], job.stdin_fd = os.pipe()
@@ -218,8 +166,8 @@ class Supervisor:
         else:
             self._current = job
 
-    def _start(self, job: _Job, data: dict[str, Any], fds: dict[int, int]) -> None:
-        with _Ends(fds) as ends:
+    def _start(self, job: Job, data: dict[str, Any], fds: dict[int, int]) -> None:
+        with Ends(fds) as ends:
             for fd, kept in zip(ends.read, job.kept, strict=True):
                 job.streams[fd] = kept
             begin = Start(data, held=self._held, path=self._path)
@@ -228,12 +176,12 @@ class Supervisor:
     def make_ready(self) -> None:
         """Fork the process of the one command that will come, before it comes."""
         ours, theirs = socket.socketpair()
-        with _Ends({}) as ends:
+        with Ends({}) as ends:
             pid = start_ahead(theirs, ends.fds, held=self._held, path=self._path)
         theirs.close()
-        self._ahead = _Ahead(pid, ours, ends.read)
+        self._ahead = Ahead(pid, ours, ends.read)
 
-    def _hand_over(self, job: _Job, data: dict[str, Any], fds: dict[int, int]) -> None:
+    def _hand_over(self, job: Job, data: dict[str, Any], fds: dict[int, int]) -> None:
         """Give the command to the process that waits for it."""
         ahead, self._ahead = self._ahead, None
         assert ahead is not None
@@ -247,7 +195,7 @@ class Supervisor:
     def _reply(self, data: dict[str, Any], blob: bytes = b"") -> None:
         wire.send(self._connection, data, blob)
 
-    def _answer(self, job: _Job, left_over: int = 0) -> None:
+    def _answer(self, job: Job, left_over: int = 0) -> None:
         parts = [part for kept in job.kept for part in (kept.head, kept.tail)]
         exit_code = signal_number = None
         if job.wait_status is not None:
@@ -264,11 +212,13 @@ class Supervisor:
                 "setup_failed": exit_code == SETUP_FAILED,
                 "left_over": left_over,
                 "others_killed": job.others_killed,
+                "culled": self._culled,
                 "totals": [kept.total for kept in job.kept],
                 "sizes": [len(part) for part in parts],
             },
             b"".join(parts),
         )
+        self._culled = None
 
     # Streams ------------------------------------------------------------------------------------
 
@@ -288,7 +238,7 @@ class Supervisor:
                     self._strays.discard(fd)
                     self._close(fd)
 
-    def _feed(self, job: _Job) -> None:
+    def _feed(self, job: Job) -> None:
         assert job.stdin_fd is not None
         try:
             written = os.write(job.stdin_fd, job.stdin[:_CHUNK])
@@ -301,7 +251,7 @@ class Supervisor:
             self._close(job.stdin_fd)
             job.stdin_fd = None
 
-    def _read(self, job: _Job, fd: int) -> int:
+    def _read(self, job: Job, fd: int) -> int:
         """Read once; the number of bytes, or 0 at the end or where there is nothing now."""
         try:
             data = os.read(fd, _CHUNK)
@@ -335,7 +285,7 @@ class Supervisor:
                     job.wait_status = status
                     job.cpu_used = used.ru_utime + used.ru_stime
 
-    def _finish(self, job: _Job) -> None:
+    def _finish(self, job: Job) -> None:
         self._current = None
         if self._once:
             self._kill_others()
@@ -346,6 +296,7 @@ class Supervisor:
         left_over = 0
         if not self._once:
             left_over = len(self._of(job))
+            self._left_over = bool(left_over) or self._left_over
         if job.stdin_fd is not None:
             self._close(job.stdin_fd)
             job.stdin_fd = None
@@ -354,7 +305,7 @@ class Supervisor:
         del self._jobs[job.number]
         self._answer(job, left_over)
 
-    def _of(self, job: _Job) -> list[processes.Process]:
+    def _of(self, job: Job) -> list[processes.Process]:
         """The live processes that are there because of a command."""
         everyone = processes.descendants()
         background = [
@@ -376,19 +327,77 @@ class Supervisor:
         job = self._current
         if job is not None and job.until is not None and now >= job.until:
             self._kill(job, "timeout")
+        if now < self._look:
+            return
         live = [job for job in self._jobs.values() if job.wait_status is None]
-        if not live or now - min(job.began for job in live) < _TICK / 2:
+        if not live and not self._left_over:
             return
-        bound = min(job.memory for job in live)
-        everyone = list(processes.descendants().values())
-        if processes.resident_memory(everyone) <= bound:
+        everyone = processes.descendants()
+        self._look = time.monotonic() + _TICK / 2
+        if not live and all(process.zombie for process in everyone.values()):
+            self._left_over = False
             return
-        if processes.proportional_memory(everyone) <= bound:
-            return
-        # What came last goes first.
-        self._kill(max(live, key=lambda job: (not job.background, job.number)), "memory")
+        self._watch_memory(live, everyone)
+        if self._room.overfull(everyone.values()):
+            self._make_room(live)
 
-    def _kill(self, job: _Job, reason: str) -> None:
+    def _watch_memory(self, live: list[Job], everyone: dict[int, processes.Process]) -> None:
+        bound = min((job.memory for job in live), default=self._memory)
+        if processes.resident_memory(everyone.values()) <= bound:
+            return
+        if processes.proportional_memory(everyone.values()) <= bound:
+            return
+        left = self._left(everyone)
+        others = [process for process in everyone.values() if process not in left]
+        held = processes.resident_memory(left)
+        if left and (not live or held >= processes.resident_memory(others)):
+            self._cull("memory")
+        elif live:  # what came last goes first
+            self._kill(max(live, key=lambda job: (not job.background, job.number)), "memory")
+
+    def _make_room(self, live: list[Job]) -> None:
+        """Kill who may have filled the disk; where it goes on after that, the next one."""
+        job = self._current
+        if job is not None and job.wait_status is None and not self._blamed:
+            self._kill(job, "disk")
+            self._blamed = True
+            return
+        self._blamed = False
+        if self._left(processes.descendants()):
+            self._cull("disk")
+        elif live:
+            self._kill(max(live, key=lambda job: (job.background, job.number)), "disk")
+
+    def _left(self, everyone: dict[int, processes.Process]) -> list[processes.Process]:
+        """The live processes that commands left behind that have ended."""
+        running = [job.pid for job in self._jobs.values() if job.background]
+        spared = processes.tree(running, everyone).keys() | set(running)
+        before = None if self._current is None else self._current.before
+        return [
+            process
+            for process in everyone.values()
+            if process.pid not in spared
+            and not process.zombie
+            and (before is None or process.key in before)
+        ]
+
+    def _cull(self, reason: str) -> None:
+        """Kill what ended commands left behind."""
+        self._culled = reason
+        for _ in range(_KILL_ROUNDS):
+            self._reap()
+            left = self._left(processes.descendants())
+            if not left:
+                return
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+            time.sleep(0.001)
+        for job in self._jobs.values():
+            job.others_killed = True
+        self._kill_others()
+
+    def _kill(self, job: Job, reason: str) -> None:
         """Kill everything of a command, whatever it did to get away."""
         if job.reason is None:
             job.reason = reason
@@ -416,7 +425,7 @@ class Supervisor:
             self._kill_others()
         self._settle(job)
 
-    def _settle(self, job: _Job) -> None:
+    def _settle(self, job: Job) -> None:
         for _ in range(1000):
             self._reap()
             if job.wait_status is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -103,6 +104,68 @@ def test_nothing_is_left_behind(name, monkeypatch, tmp_path):
     assert set(os.listdir("/proc/self/fd")) <= fds | {str(max(map(int, fds)) + 1)}
     assert _until(lambda: _children() <= before), _children() - before
     assert _until(lambda: not _runs(f"600.{mark}"))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_is_left_of_what_nobody_closed(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tmp_path.chmod(0o755)
+    mark = f"{os.getpid()}{ALL.index(name)}"
+    before, fds = _children(), len(os.listdir("/proc/self/fd"))
+    sandbox = open_sandbox(name)
+    session = sandbox.session(files={"x": "1"})
+    session.run(f"sleep 601.{mark} &")
+    assert _runs(f"601.{mark}")
+    del session
+    gc.collect()
+    assert os.listdir(tmp_path) == []
+    assert _until(lambda: not _runs(f"601.{mark}"))
+    assert sandbox.session().run("echo next").stdout == "next\n"
+    del sandbox
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == fds
+    assert _until(lambda: _children() <= before), _children() - before
+
+
+def test_nothing_is_left_at_the_end_of_a_caller_who_closes_nothing(tmp_path):
+    code = f"""
+import os
+from agentgym.sandbox import open_sandbox
+sandbox = open_sandbox({ALL[0]!r})
+session = sandbox.session(files={{"x": "1"}})
+session.run("sleep 600 &")
+if os.fork() == 0:
+    raise SystemExit  # the child's end is not the parent's
+os.wait()
+print(session.run("cat x").stdout)
+"""
+    assert run_ok(code, TMPDIR=str(tmp_path)) == "1"
+    assert os.listdir(tmp_path) == []
+
+
+def test_folders_of_a_killed_caller_are_swept(monkeypatch, tmp_path):
+    code = f"""
+import os, signal
+from agentgym.sandbox import open_sandbox
+session = open_sandbox({ALL[0]!r}).session(files={{"x": "1"}})
+session.run("mkdir -p a/b; ln -s / l; chmod 000 a")
+print("ready", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          env=os.environ | {"TMPDIR": str(tmp_path)})  # fmt: skip
+    assert done.stdout == "ready\n", done.stderr
+    (left,) = tmp_path.iterdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tmp_path.chmod(0o755)
+    with open_sandbox(ALL[0]) as sandbox, sandbox.session(files={"x": "2"}) as session:
+        assert left.exists()  # so young a folder may be about to be used
+        for folder in tmp_path.iterdir():
+            os.utime(folder, (0, 0))
+        with open_sandbox(ALL[0]):
+            assert _until(lambda: not left.exists() or open_sandbox(ALL[0]).close())
+        assert session.run("cat x").stdout == "2"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ALL)

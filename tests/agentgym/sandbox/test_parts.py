@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import struct
+import subprocess
 import threading
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.sandbox import Limits, Status
-from agentgym.sandbox.inside import seccomp, wire
+from agentgym.sandbox.inside import seccomp, tree, wire
 from agentgym.sandbox.inside.output import Kept
 from agentgym.sandbox.request import Request, judge, readable
 
@@ -159,3 +160,63 @@ def test_a_request_survives_the_wire():
     assert data["limits"]["processes"] == 66
     assert data["env"] == {"HOME": "/box", "A": "b"}
     assert blob == "é".encode() + b"\0in"
+
+
+# Folders ----------------------------------------------------------------------------------------
+
+
+def deep(place, levels):
+    """A chain of folders with a file of a mebibyte in the last one; a descriptor of the first."""
+    root = fd = os.open(place, tree.FOLDER)
+    for level in range(levels):
+        os.mkdir("d", dir_fd=fd)
+        inner = os.open("d", tree.FOLDER, dir_fd=fd)
+        if level:
+            os.close(fd)
+        fd = inner
+    file = os.open("f", os.O_WRONLY | os.O_CREAT, dir_fd=fd)
+    os.write(file, bytes(1 << 20))
+    os.close(file)
+    os.close(fd)
+    return root
+
+
+@pytest.mark.parametrize("levels", [1, 99, 100, 3000])
+def test_usage_counts_whatever_the_depth(tmp_path, levels):
+    before = len(os.listdir("/proc/self/fd"))
+    root = deep(tmp_path, levels)
+    size, count = tree.usage(root, 10_000)
+    assert size >= 1 << 20
+    assert count % (1 << 40) == levels + 1
+    assert (count > 1 << 40) == (levels >= tree.DEEPEST)
+    _, count = tree.usage(root, 1)
+    assert count > tree.ENDLESS
+    assert len(list(tree.walk(root, recursive=True))) == min(levels + 1, tree.DEEPEST)
+    os.close(root)
+    assert len(os.listdir("/proc/self/fd")) == before
+    subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
+
+
+def test_usage_does_not_follow_a_folder_that_is_moved(tmp_path):
+    (tmp_path / "in" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "large").write_bytes(bytes(1 << 20))
+    root = os.open(tmp_path / "in", tree.FOLDER)
+    there = [True]
+    real = os.listdir
+
+    def move(fd):
+        """``a`` is moved out of the folder while it is looked into, and back."""
+        if os.readlink(f"/proc/self/fd/{fd}").endswith("/a"):
+            os.rename(tmp_path / "in" / "a", tmp_path / "out" / "a")
+            names = real(fd)
+            there.append(False)
+            return names
+        return real(fd)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree.os, "listdir", move)
+        size, _ = tree.usage(root, 100)
+    os.close(root)
+    assert len(there) > 1
+    assert size < 1 << 20

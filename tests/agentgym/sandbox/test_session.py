@@ -241,6 +241,86 @@ def test_a_full_workspace_can_be_cleaned_up(sandbox):
         assert session.list() == []
 
 
+# Each of these goes wrong only when no command runs.
+_LATER = "while ! test -e go; do sleep 0.02; done"
+
+
+def _idle_until(condition):
+    for _ in range(1200):
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_the_disk_is_looked_after_between_commands(sandbox, background):
+    fill = f"{_LATER}; for i in $(seq 400); do head -c 1M /dev/zero > f$i; sleep 0.02; done"
+    command = fill if background else f"({fill}) > /dev/null 2>&1 &"
+    with sandbox.session(limits=Limits(seconds=60.0, disk=16 << 20)) as session:
+        job = session.run(command, background=background).job
+        session.write("go", "")
+        assert _idle_until(lambda: session.usage()[0] > 16 << 20)
+        if background:
+            assert _idle_until(lambda: not session.output(job).running)
+            assert session.output(job).status is Status.DISK
+        else:
+            time.sleep(1.0)
+            after = session.run("rm f*; echo next")
+            assert (after.status, after.stdout) == ("ok", "next\n")
+            assert "filled the workspace and was killed" in after.message
+        assert session.usage()[0] < 100 << 20
+        assert session.run("sleep 0.3; echo next").stdout == "next\n"
+
+
+def test_memory_is_looked_after_between_commands(sandbox):
+    code = (
+        "import os, time\nfor _ in range(6):\n    if os.fork() == 0: break\n"
+        "while not os.path.exists('go'): time.sleep(0.02)\n"
+        "x = bytearray(60 << 20); open(f'done{os.getpid()}', 'w').close(); time.sleep(600)"
+    )
+    limits = Limits(seconds=60.0, memory=128 << 20, address_space=0)
+    with sandbox.session(files={"x.py": code}, limits=limits) as session:
+        started = session.run("python3 x.py > /dev/null 2>&1 &")
+        assert started.left_over >= 1
+        session.write("go", "")
+        time.sleep(2.0)
+        after = session.run("sleep 0.3; echo next")
+        assert (after.status, after.stdout) == ("ok", "next\n")
+        assert "held too much memory and was killed" in after.message
+        again = session.run("sleep 0.3; echo next")
+        assert (again.stdout, again.message) == ("next\n", "ended with exit code 0")
+
+
+def test_one_who_fills_the_disk_again_and_again_is_found(sandbox):
+    fill = "while :; do head -c 1M /dev/zero >> f$((i=i+1)); sleep 0.02; done > /dev/null 2>&1 &"
+    with sandbox.session(limits=Limits(seconds=60.0, disk=8 << 20)) as session:
+        session.run(fill)
+        seen = [session.run("sleep 0.5").status for _ in range(12)]
+        assert seen[-1] is Status.OK
+        size = session.usage()[0]
+        assert session.run("sleep 0.5").ok
+        assert session.usage()[0] == size
+
+
+def test_what_lies_deep_is_counted(sandbox):
+    deep = "i=0; while [ $i -lt 150 ]; do mkdir d && cd d || exit; i=$((i+1)); done"
+    with sandbox.session(limits=Limits(seconds=60.0, disk=8 << 20)) as session:
+        assert session.run(f"{deep}; sleep 600").status is Status.DISK
+        again = "i=0; while [ $i -lt 150 ]; do cd d; i=$((i+1)); done"
+        full = session.run(f"{again}; head -c 7M /dev/zero > a; sleep 1; head -c 7M /dev/zero > b; "
+                           "sleep 600")  # fmt: skip
+        assert full.status is Status.DISK
+
+
+def test_a_report_that_never_ends_is_cut(sandbox):
+    with sandbox.session() as session:
+        result = session.run("(yes >&3) > /dev/null 2>&1 & sleep 0.5", report=True)
+        assert result.ok
+        assert 0 < len(result.report) <= 1 << 20
+        assert session.run("echo next").stdout == "next\n"
+
+
 def test_hostile_trees_are_removed(sandbox):
     with sandbox.session() as session:
         session.run("mkdir -p u/v; touch u/v/w; chmod 000 u/v u")
