@@ -10,7 +10,7 @@ from agentgym.sandbox import SandboxError, Snapshot
 from envs.agencybench.assessment import Assessment, Missing, Unmet
 from envs.agencybench.scenario import Check, Finding, State, Task
 
-__all__ = ["CheckResult", "Verdict", "assess", "protect"]
+__all__ = ["CheckResult", "Verdict", "assess", "protect", "turn_down"]
 
 _LONGEST_OBSERVED = 600
 
@@ -104,6 +104,11 @@ def assess(task: Task, assessment: Assessment) -> Verdict:
     return Verdict(tuple(_run(check, assessment) for check in task.checks))
 
 
+def turn_down(task: Task, observed: str) -> Verdict:
+    """The verdict on a workspace that cannot be looked at: every check fails."""
+    return Verdict(tuple(_result(check, Finding(0.0, observed)) for check in task.checks))
+
+
 def _run(check: Check, assessment: Assessment) -> CheckResult:
     lacking = check.needs - assessment.abilities
     if lacking:
@@ -119,6 +124,10 @@ def _run(check: Check, assessment: Assessment) -> CheckResult:
             found = Finding(None, f"the sandbox failed: {error}", "error")
         except Exception as error:
             found = Finding(None, f"the check failed: {type(error).__name__}: {error}", "error")
+    return _result(check, found)
+
+
+def _result(check: Check, found: Finding) -> CheckResult:
     observed = found.observed
     if len(observed) > _LONGEST_OBSERVED:
         observed = f"{observed[:_LONGEST_OBSERVED]} […]"

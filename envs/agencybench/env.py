@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
 
 from agentgym.env import Outcome, TextEnv
 from agentgym.info import Info, StopReason
 from agentgym.sandbox import Level, WorkspaceError
-from agentgym.tasks import TaskSet
 from envs.agencybench.calls import Call, Malformed, find_call, write_call
 from envs.agencybench.catalogue import BUILTIN, builtin
 from envs.agencybench.episode import Episode, Submission
 from envs.agencybench.metrics import ScenarioRecord
 from envs.agencybench.report import record_to_json
 from envs.agencybench.scenario import Carry, Scenario
+from envs.agencybench.selection import check_arguments, choose, split_tasks
 from envs.agencybench.simulator import RuleSimulator, Simulator
 from envs.agencybench.toolbox import TOOLS, clip, plain_text
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AgencyBenchEnv", "count_tokens"]
 
-_REWARDS = ("delta", "sparse", "raw")
-_CARRIES = ("best", "first", "last")
 _LISTED = 60
 
 
@@ -132,35 +129,22 @@ class AgencyBenchEnv(TextEnv):
         render_mode: str | None = None,
     ) -> None:
         super().__init__(split=split, max_steps=max_steps, expert=expert, render_mode=render_mode)
-        for name, value, known in (
-            ("carry", carry, _CARRIES),
-            ("reward", reward, _REWARDS),
-            ("rubric_visibility", rubric_visibility, ("as_shipped", "hidden")),
-        ):
-            if value not in known:
-                raise ValueError(f"{name} must be one of {known}, got {value!r}")
-        if attempts is not None and (type(attempts) is not int or attempts < 1):
-            raise ValueError(f"attempts must be an int >= 1 or None, got {attempts!r}")
-        if pass_threshold is not None and not 0.0 < pass_threshold <= 1.0:
-            raise ValueError(f"pass_threshold must lie in (0, 1], got {pass_threshold!r}")
-        if not (isinstance(call_cost, int | float) and 0 <= call_cost < math.inf):
-            raise ValueError(f"call_cost must be a number >= 0, got {call_cost!r}")
-        if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
-            raise ValueError(f"max_tokens must be an int >= 1 or None, got {max_tokens!r}")
-        if max_seconds is not None and not max_seconds > 0:
-            raise ValueError(f"max_seconds must be > 0 or None, got {max_seconds!r}")
-        if halt is not None and type(halt) is not bool:
-            raise ValueError(f"halt must be True, False or None, got {halt!r}")
-        if user != "rules" and not hasattr(user, "comment"):
-            raise ValueError(f"user must be 'rules' or a Simulator, got {user!r}")
-        if not isinstance(sandbox, str) and not hasattr(sandbox, "session"):
-            raise ValueError(f"sandbox must be a backend's name or a Sandbox, got {sandbox!r}")
-        if judge is not None and not hasattr(judge, "abilities"):
-            raise ValueError(f"judge must be a Judge or None, got {judge!r}")
-        if not callable(tokens):
-            raise ValueError(f"tokens must be a function of a text, got {tokens!r}")
-        if artefacts is not None and not callable(artefacts):
-            raise ValueError(f"artefacts must be a function or None, got {artefacts!r}")
+        check_arguments(
+            sandbox=sandbox,
+            attempts=attempts,
+            pass_threshold=pass_threshold,
+            carry=carry,
+            halt=halt,
+            reward=reward,
+            call_cost=call_cost,
+            max_tokens=max_tokens,
+            max_seconds=max_seconds,
+            tokens=tokens,
+            rubric_visibility=rubric_visibility,
+            user=user,
+            judge=judge,
+            artefacts=artefacts,
+        )
         self.attempts, self.pass_threshold, self.halt = attempts, pass_threshold, halt
         self.carry, self.reward, self.call_cost = carry, reward, float(call_cost)
         self.max_tokens, self.max_seconds = max_tokens, max_seconds
@@ -170,10 +154,12 @@ class AgencyBenchEnv(TextEnv):
         self._judge, self._artefacts = judge, artefacts
         self._backend = sandbox
         self._sandbox: Sandbox | None = None if isinstance(sandbox, str) else sandbox
+        self._scenarios, unavailable = choose(
+            scenario, data, self._abilities(), ids=BUILTIN, make=builtin
+        )
         #: Id to reason of the scenarios that cannot be played here.
-        self.unavailable: dict[str, str] = {}
-        self._scenarios = self._load(scenario, data)
-        self.tasks = self._task_set()
+        self.unavailable: dict[str, str] = unavailable
+        self.tasks = split_tasks(self._scenarios)
         if split is not None and split not in self.tasks.splits:
             raise ValueError(f"split {split!r} is not among {list(self.tasks.splits)}")
         self._episode: Episode | None = None
@@ -183,51 +169,6 @@ class AgencyBenchEnv(TextEnv):
         self._due: StopReason | None = None
 
     # Scenarios ---------------------------------------------------------------------------------
-
-    def _load(
-        self, wanted: str | Sequence[str] | None, data: str | os.PathLike[str] | None
-    ) -> dict[str, Scenario]:
-        ids = [wanted] if isinstance(wanted, str) else None if wanted is None else list(wanted)
-        if ids is not None and not all(isinstance(name, str) for name in ids):
-            raise ValueError(f"scenario must be a name or names, got {wanted!r}")
-        if ids is not None and not ids:
-            raise ValueError("scenario must name at least one scenario, got an empty sequence")
-        data = os.environ.get("AGENCYBENCH_DATA") or None if data is None else data
-        upstream: Mapping[str, Scenario] = {}
-        if data is not None and (ids is None or any(i.startswith("upstream/") for i in ids)):
-            from envs.agencybench.upstream.loader import load_clone
-
-            upstream = load_clone(data)
-        chosen: dict[str, Scenario] = {}
-        for name in [*BUILTIN, *upstream] if ids is None else ids:
-            if name.startswith("upstream/") and name not in upstream:
-                hint = "" if upstream else "; name the clone with data= or AGENCYBENCH_DATA"
-                raise KeyError(f"unknown scenario {name!r}{hint}")
-            made = upstream[name] if name in upstream else builtin(name)
-            reason = made.unavailable
-            if reason is None and not made.coverage(self._abilities()):
-                lacking = {need for task in made.tasks for c in task.checks for need in c.needs}
-                reason = f"none of its checks can be run without: {', '.join(sorted(lacking))}"
-                if "browser" in lacking:
-                    from envs.agencybench.browser import browser_missing
-
-                    reason += f" ({browser_missing() or 'the browser is there'})"
-            if reason is not None:
-                self.unavailable[name] = reason
-                if ids is not None:
-                    raise ValueError(f"scenario {name!r} cannot be played: {reason}")
-                continue
-            chosen[name] = made
-        return chosen
-
-    def _task_set(self) -> TaskSet:
-        splits = {
-            "builtin": [name for name in self._scenarios if not name.startswith("upstream/")],
-            "upstream": [name for name in self._scenarios if name.startswith("upstream/")],
-        }
-        held = {name: ids for name, ids in splits.items() if ids}
-        first = next(iter(held))
-        return TaskSet(held, train_split=first, eval_splits=tuple(held)[-1:])
 
     @property
     def scenario(self) -> Scenario:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agentgym.dice import Dice
-from agentgym.sandbox import Snapshot
+from agentgym.sandbox import Snapshot, WorkspaceError
 from envs.agencybench.assessment import Assessment
-from envs.agencybench.assessor import Verdict, assess, protect
+from envs.agencybench.assessor import Verdict, assess, protect, turn_down
 from envs.agencybench.calls import Call
 from envs.agencybench.metrics import AttemptRecord, ScenarioRecord, TaskRecord
 from envs.agencybench.scenario import Carry, Scenario, Task, World
@@ -24,10 +24,13 @@ __all__ = ["Attempt", "Episode", "Submission"]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt that was scored, with the state that it left."""
+    """An attempt that was scored, with the state that it left.
+
+    Of a workspace that was too large there is no snapshot.
+    """
 
     verdict: Verdict
-    snapshot: Snapshot
+    snapshot: Snapshot | None
     service: Any
     calls: Mapping[str, int]
     tokens_in: int
@@ -114,7 +117,7 @@ class Episode:
         self.over = False
         self._use = _Use()
         self._since = clock()
-        self._start = self._state()
+        self._start = self.session.snapshot(), self._service_state()
 
     # State --------------------------------------------------------------------------------------
 
@@ -224,17 +227,23 @@ class Episode:
         return Submission(attempt.verdict, task, passed, left, best - before, self.over)
 
     def _score(self, task: Task) -> Attempt:
-        snapshot, service = self._state()
-        key = f"{self.seed}/{self.scenario.id}/{task.id}/{self.attempt}"
-        assessment = Assessment(
-            protect(snapshot, task, self.world.files),
-            self.world,
-            self.sandbox,
-            key,
-            calls=tuple(self.log),
-            **self._assessor,
-        )
-        verdict = assess(task, assessment)
+        snapshot: Snapshot | None = None
+        service = self._service_state()
+        try:
+            snapshot = self.session.snapshot()
+        except WorkspaceError as error:
+            verdict = turn_down(task, f"nothing was looked at: {error}")
+        else:
+            key = f"{self.seed}/{self.scenario.id}/{task.id}/{self.attempt}"
+            assessment = Assessment(
+                protect(snapshot, task, self.world.files),
+                self.world,
+                self.sandbox,
+                key,
+                calls=tuple(self.log),
+                **self._assessor,
+            )
+            verdict = assess(task, assessment)
         use = self._use
         seconds = self._clock() - self._since
         return Attempt(
@@ -248,9 +257,8 @@ class Episode:
             len(self.log),
         )
 
-    def _state(self) -> tuple[Snapshot, Any]:
-        service = self.world.service
-        return self.session.snapshot(), service.save() if service is not None else None
+    def _service_state(self) -> Any:
+        return self.world.service.save() if self.world.service is not None else None
 
     def _go_on(self, index: int, again: bool) -> None:
         """Put the workspace in the state that the next attempt or task starts from."""
@@ -261,13 +269,14 @@ class Episode:
             self._restore(snapshot, service)
         elif reset == "copy":
             chosen = {
-                "best": max(tried, key=lambda a: a.score),  # the first of several
+                # Of several the first; what was too large to be kept is worth less than nothing.
+                "best": max(tried, key=lambda a: a.score if a.snapshot is not None else -1.0),
                 "first": tried[0],
                 "last": tried[-1],
             }[self.carry]
             if again and self.carry == "first":
                 chosen = tried[-1]  # the benchmark's scripts go on from the last within a task
-            if chosen is not tried[-1]:
+            if chosen is not tried[-1] and chosen.snapshot is not None:
                 self._restore(chosen.snapshot, chosen.service)
                 del self.log[chosen.logged :]
 

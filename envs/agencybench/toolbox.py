@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agentgym.sandbox import Limits, Result, Status, WorkspaceError
+from agentgym.sandbox import Limits, Result, SandboxError, Status, WorkspaceError
 from envs.agencybench.calls import Call
 from envs.agencybench.scenario import Service
 
@@ -345,7 +345,8 @@ class Toolbox:
         result = self._command([*words, "-e", pattern, "--", path], 20)
         if result.exit_code == 1 and not result.stderr:
             return Reply("(no line matches)")
-        return Reply(result.stdout if result.stdout else _ending(result), bool(result.stdout))
+        said = result.stdout or result.stderr or _ending(result)
+        return Reply(said.rstrip("\n"), bool(result.stdout))
 
     def _write_file(self, path: str, content: str, encoding: str = "utf-8") -> Reply:
         if encoding in ("utf-8", "utf8"):
@@ -399,7 +400,12 @@ class Toolbox:
         return Reply("\n".join(part.rstrip("\n") for part in parts if part), result.ok)
 
     def _command(self, command: Any, seconds: int, **more: Any) -> Result:
-        result = self.session.run(command, limits=Limits(seconds=float(seconds)), **more)
+        if "\0" in "".join(command):
+            raise ValueError("a command cannot hold the character NUL")
+        try:
+            result = self.session.run(command, limits=Limits(seconds=float(seconds)), **more)
+        except SandboxError as error:
+            result = Result(Status.DIED, message=f"the sandbox failed: {error}")
         self.died = self.died or result.restarted or result.status is Status.DIED
         return result
 

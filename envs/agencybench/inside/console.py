@@ -5,6 +5,7 @@ Every step's result is a value of its own; what is right is decided outside.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
 import re
@@ -19,6 +20,7 @@ from envs.agencybench.inside.places import put, read
 from envs.agencybench.inside.prelude import PAYLOAD, report
 
 _MOST = 200_000
+_MARK = r"(?i)(?:\bid\b|#)\W*(\d+)"
 
 
 def start(argv: list[str]) -> Any:
@@ -132,6 +134,95 @@ def option(text: str, words: list[str]) -> str | None:
     return None
 
 
+def marked(text: str, word: str) -> str | None:
+    """The number of the entry of a list that holds a word: in its line, or in those around it."""
+    lines = text.splitlines()
+    place = next((n for n in reversed(range(len(lines))) if word in lines[n]), None)
+    if place is None:
+        return None
+    own = lines[place].replace(word, " ")
+    around = [*lines[max(0, place - 3) : place][::-1], *lines[place + 1 : place + 3]]
+    for line, pattern in [(own, _MARK), *((line, _MARK) for line in around), (own, r"(\d+)")]:
+        found = re.search(pattern, line)
+        if found:
+            return found[1]
+    return None
+
+
+class Visit:
+    """The way through a program whose menus and prompts have no fixed form.
+
+    Args:
+        argv: The program.
+        seconds: Deadline of each wait.
+    """
+
+    def __init__(self, argv: list[str], seconds: float) -> None:
+        self.process, self.seconds = start(argv), seconds
+        self.parts: list[str] = []
+        self.recent = self.ahead = ""
+
+    def hear(self) -> str:
+        """What it prints until it is quiet."""
+        heard = listen(self.process, time.monotonic() + self.seconds, quiet=0.4)
+        self.recent = (self.recent + heard)[-6000:]
+        return heard
+
+    def act(self, name: str, *rest: Any) -> None:
+        """Do one act of those that :func:`visit` names."""
+        heard, self.ahead = self.ahead or self.hear(), ""
+        self.parts.append(heard)
+        if name == "say":
+            say(self.process, rest[0])
+        elif name == "choose":
+            self.choose(heard, *rest)
+        else:
+            answers = dict(rest[-1])
+            if name == "pick":
+                number = marked(self.recent, rest[1]) or "?"
+                answers = {word: text.replace(rest[0], number) for word, text in answers.items()}
+            self.answer(heard, answers)
+
+    def choose(self, heard: str, words: list[str], others: list[str]) -> None:
+        """Type what the menu has for an entry, of the latest menu first."""
+        chosen, entry = option(heard, words), option(heard, others)
+        if chosen is None and entry is None:
+            chosen, entry = option(self.recent, words), option(self.recent, others)
+        if chosen is None and entry is not None:
+            say(self.process, entry)
+            heard = self.hear()
+            chosen = option(heard, words)
+            if chosen is None:
+                # The other entry was what was wanted: what it printed comes after this act.
+                self.ahead = heard
+                return
+            self.parts[-1] += heard
+        say(self.process, chosen or "?")
+
+    def answer(self, heard: str, answers: dict[str, str]) -> None:
+        """Answer prompts by the words in them, until one asks for something else."""
+        while answers:
+            asked = [line for line in heard.splitlines() if line.strip()][-1:]
+            word = next((w for w in answers if asked and w in asked[0].lower()), None)
+            if word is None:
+                break
+            say(self.process, answers.pop(word))
+            if not answers:
+                break
+            heard = self.hear()
+            self.parts[-1] += heard
+
+    def leave(self) -> Any:
+        """End the input, and tell what was heard in all."""
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        self.parts.append(self.ahead + listen(self.process, time.monotonic() + self.seconds))
+        code = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self.process.wait(5)
+        return {"parts": self.parts, "code": code}
+
+
 def visit(argv: list[str], acts: list[Any], seconds: float) -> Any:
     """Find the way through a program whose menus and prompts have no fixed form.
 
@@ -140,60 +231,26 @@ def visit(argv: list[str], acts: list[Any], seconds: float) -> Any:
         acts: ``choose WORDS OTHERS`` (type what the menu has for an entry with one of the words; if
             there is none, for one of the others, and look again), ``form ANSWERS`` (answer prompts
             by the words in them, in the order of the answers, until one asks for something else),
-            ``pick MARK WORD ANSWERS`` (as ``form``, where ``MARK`` stands for the first number in
-            the last line that holds the word) or ``say TEXT``.
+            ``pick MARK WORD ANSWERS`` (as ``form``, where ``MARK`` stands for the number of the
+            last entry of a list that holds the word) or ``say TEXT``.
         seconds: Deadline of each wait.
 
     Returns:
         What was heard before each act and after the last, and the exit status.
     """
-    process = start(argv)
-    parts, recent, heard = [], "", ""
+    made = Visit(argv, seconds)
     try:
         for name, *rest in acts:
-            heard = listen(process, time.monotonic() + seconds, quiet=0.4)
-            parts.append(heard)
-            recent = (recent + heard)[-6000:]
-            if name == "say":
-                say(process, rest[0])
-            elif name == "choose":
-                chosen = option(recent, rest[0])
-                if chosen is None and option(recent, rest[1]) is not None:
-                    say(process, str(option(recent, rest[1])))
-                    heard = listen(process, time.monotonic() + seconds, quiet=0.4)
-                    parts[-1] += heard
-                    recent = (recent + heard)[-6000:]
-                    chosen = option(recent, rest[0])
-                say(process, chosen or "?")
-            else:
-                answers = dict(rest[-1])
-                if name == "pick":
-                    lines = [line for line in recent.splitlines() if rest[1] in line]
-                    number = re.search(r"\d+", lines[-1].replace(rest[1], " ")) if lines else None
-                    answers = {
-                        word: answer.replace(rest[0], number[0] if number else "?")
-                        for word, answer in answers.items()
-                    }
-                while answers:
-                    asked = [line for line in heard.splitlines() if line.strip()][-1:]
-                    word = next((w for w in answers if asked and w in asked[0].lower()), None)
-                    if word is None:
-                        break
-                    say(process, answers.pop(word))
-                    if not answers:
-                        break
-                    heard = listen(process, time.monotonic() + seconds, quiet=0.4)
-                    parts[-1] += heard
-                    recent = (recent + heard)[-6000:]
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        parts.append(listen(process, time.monotonic() + seconds))
-        code = None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = process.wait(5)
-        return {"parts": parts, "code": code}
+            made.act(name, *rest)
+        return made.leave()
     finally:
-        end(process)
+        end(made.process)
+
+
+def together(visits: list[Any]) -> Any:
+    """Several visits at the same time."""
+    with concurrent.futures.ThreadPoolExecutor(len(visits)) as pool:
+        return list(pool.map(lambda arguments: visit(*arguments), visits))
 
 
 def say(process: Any, text: str) -> None:
@@ -201,25 +258,6 @@ def say(process: Any, text: str) -> None:
     with contextlib.suppress(OSError):
         process.stdin.write(f"{text}\n".encode())
         process.stdin.flush()
-
-
-def several(programs: list[Any], seconds: float) -> Any:
-    """Run programs on whole inputs at the same time."""
-    started = [start(argv) for argv, _ in programs]
-    made = []
-    for process, (_, text) in zip(started, programs, strict=True):
-        with contextlib.suppress(OSError):
-            process.stdin.write(text.encode())
-            process.stdin.close()
-    until = time.monotonic() + seconds
-    for process in started:
-        out = listen(process, until)
-        code = None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = process.wait(max(0.1, until - time.monotonic()))
-        made.append([code, out])
-        end(process)
-    return made
 
 
 def files(folder: str) -> Any:
@@ -257,7 +295,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "run": run,
     "talk": talk,
     "visit": visit,
-    "several": several,
+    "together": together,
     "files": files,
     "write": write,
     "swap": swap,

@@ -57,7 +57,7 @@ def _add(title: str, text: str, **more: str) -> list[list[Any]]:
 
 
 def _list() -> list[list[Any]]:
-    return [["choose", ["list", "show task", "view all", "view task"], _TASKS]]
+    return [["choose", ["list", "show task", "view all", "display"], _TASKS]]
 
 
 def _visit(*acts: Sequence[list[Any]]) -> list[Any]:
