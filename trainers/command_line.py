@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from agentgym.arguments import gathered
 from agentgym.registry import missing_extra, spec
 from trainers.config import PlayConfig, Preset, TrainConfig, require
 from trainers.run_dir import RunDirError, read_config, read_status
@@ -37,7 +38,7 @@ def parse_args(kind: type[Config], argv: Sequence[str] | None = None, program: s
         import tyro
     except ModuleNotFoundError as error:
         raise missing_extra("tyro", "torch") from error
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = gathered(sys.argv[1:] if argv is None else argv, kind)
     try:
         resume = _peek(arguments, "--resume") if issubclass(kind, TrainConfig) else None
         if resume is not None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from agentgym.arguments import parse_pairs
+from agentgym.arguments import gathered, parse_pairs
 from agentgym.cli import policies
 from agentgym.cli.eval_config import FREE, EvalConfig
 from agentgym.cli.journal import Journal
@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
         raise missing_extra("tyro", "cli") from error
     config = tyro.cli(
         EvalConfig,
-        args=list(argv),
+        args=gathered(argv, EvalConfig),
         prog="python -m agentgym eval",
         config=(tyro.conf.FlagConversionOff,),
     )

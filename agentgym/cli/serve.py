@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import gymnasium as gym
 
-from agentgym.arguments import parse_pairs
+from agentgym.arguments import gathered, parse_pairs
 from agentgym.guarded import env_maker
 from agentgym.registry import missing_extra, spec
 from agentgym.serve.server import Limits, serving
@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
         raise missing_extra("tyro", "cli") from error
     config = tyro.cli(
         ServeConfig,
-        args=list(argv),
+        args=gathered(argv, ServeConfig),
         prog="python -m agentgym serve",
         config=(tyro.conf.FlagConversionOff,),
     )

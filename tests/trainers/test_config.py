@@ -252,6 +252,8 @@ def test_the_command_line_knows_presets(capsys: pytest.CaptureFixture[str]) -> N
     assert (config.preset, config.clip_high, config.seed) == ("paper", None, 3)
     config = parse_args(GRPOConfig, ["--env-arg", "a=1", "b=x", "--adam_betas", "0.5", "0.6"])
     assert (config.preset, config.env_arg) == ("tiny", ("a=1", "b=x"))
+    again = parse_args(GRPOConfig, ["--env-arg", "a=1", "--steps", "3", "--env_arg", "b=x"])
+    assert (again.env_arg, again.steps) == (("a=1", "b=x"), 3)
     assert config.adam_betas == (0.5, 0.6)
     for arguments, message in (
         (["--preset", "big"], "--preset is big; it must be auto, tiny or paper"),

@@ -48,13 +48,14 @@ def test_the_command_writes_a_result(tmp_path: Path, capsys: pytest.CaptureFixtu
     out = tmp_path / "deep" / "result.json"
     with ChatServer(doors) as server:
         words = ["--env", "ToyDoors-v0", "--policy", "openai", "--base-url", server.url]
-        words += ["--model", "m", "--out", str(out), "--env-arg", "doors=3"]
+        words += ["--model", "m", "--env-arg", "doors=3", "--out", str(out)]
+        words += ["--env-arg", "max_steps=9"]  # flags that come again add to what they say
         assert main(words) == 0
         sent = len(server.seen)
     result = read(out)
     assert result["complete"] is True
     assert result["split"] == "test"
-    assert result["env_args"] == {"doors": 3}
+    assert result["env_args"] == {"doors": 3, "max_steps": 9}
     numbers = result["summary"]["all"]
     assert (numbers["episodes"], numbers["tasks"], numbers["lost"]) == (5, 5, 0)
     assert numbers["success"]["mean"] == 1.0
