@@ -36,6 +36,7 @@ _AT_LEAST = {
         "requests_per_minute", "tokens_per_minute"),
     0: ("retries", "window", "seed"),
 }  # fmt: skip
+_MOST_EPISODES = 1_000_000
 _SECONDS = ("turn_deadline", "episode_deadline", "request_timeout", "deadline")
 
 
@@ -138,6 +139,11 @@ class EvalConfig:
                 value = getattr(self, name)
                 if value is not None and not value >= least:
                     raise ValueError(f"{_flag(name)} is {value}; it must be at least {least}")
+        if (self.episodes or 0) * self.repeats > _MOST_EPISODES:
+            raise ValueError(
+                f"--episodes {self.episodes} with --repeats {self.repeats} are more than "
+                f"{_MOST_EPISODES}; that is more than can be played"
+            )
         for name in _SECONDS:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):

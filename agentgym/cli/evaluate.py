@@ -39,8 +39,8 @@ def main(argv: Sequence[str]) -> int:
     """Run the command line.
 
     Returns:
-        0 when all is played, 1 when the policy failed or the disk (what was played is kept), 2 when
-        something was refused, 130 when the user ended it.
+        0 when all is played, 1 when the policy or the disk failed or episodes were lost to faults
+        (what was played is kept), 2 when something was refused, 130 when the user ended it.
     """
     try:
         import tyro
@@ -66,7 +66,19 @@ def main(argv: Sequence[str]) -> int:
         print(f"error: {error.args[0] if len(error.args) == 1 else error}", file=sys.stderr)
         return 2
     show(result)
-    return 0
+    return 0 if result["complete"] else _incomplete(result)
+
+
+def _incomplete(result: dict[str, Any]) -> int:
+    """Say what is missing."""
+    errors = [row["error"] for row in result["episodes"] if row["error"] is not None]
+    why = f", the last one to: {errors[-1]}" if errors else ""
+    print(
+        f"error: {result['summary']['all']['lost']} of {result['episodes_planned']} episodes were "
+        f"lost to faults{why}\nthe same command plays them again",
+        file=sys.stderr,
+    )
+    return 1
 
 
 def evaluate(config: EvalConfig, say: Callable[[str], None] | None = None) -> dict[str, Any]:
@@ -94,8 +106,12 @@ def evaluate(config: EvalConfig, say: Callable[[str], None] | None = None) -> di
     make_env = partial(gym.make, entry.id, **env_args)
     specs, split = _specs(entry, make_env, config)
     about = _about(config, entry, env_args, split)
-    out = _result_path(config, entry)
-    with _journal(out, about, config.restart) as journal:
+    try:
+        out = _result_path(config, entry)
+        journal = Journal(_episodes_path(out), about, restart=config.restart)
+    except OSError as error:
+        raise ValueError(f"--out {config.out or 'runs'} cannot be written: {error}") from error
+    with journal:
         todo = [item for item in specs if _unplayed(journal, item)]
         player = open_player(config, entry, env_args, make_env, say) if todo else None
         began = time.monotonic()
@@ -159,6 +175,9 @@ def _result_path(config: EvalConfig, entry: EnvSpec) -> Path:
             f"--out {out} has the name of the episodes of a result; name the result, for instance "
             f"{out.with_name(out.name.removesuffix(_EPISODES) + '.json')}"
         )
+    for path in (out, _episodes_path(out)):
+        if path.exists() and not path.is_file():  # a device would be replaced
+            raise ValueError(f"--out {out} cannot be written: {path} is there and no file")
     return out
 
 
@@ -175,13 +194,6 @@ def _fresh(env_id: str, policy: str) -> Path:
 def _episodes_path(out: Path) -> Path:
     # What follows a dot is not always a suffix: model-2.5 and model-2.7 are two results.
     return out.with_name(out.name.removesuffix(".json") + _EPISODES)
-
-
-def _journal(out: Path, about: dict[str, Any], restart: bool) -> Journal:
-    try:
-        return Journal(_episodes_path(out), about, restart=restart)
-    except OSError as error:
-        raise ValueError(f"--out {out} cannot be written: {error}") from error
 
 
 # What is played ---------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ REFUSED = [
     ((*RANDOM, "--env-arg", "doors"), "--env-arg 'doors' is not of the form KEY=VALUE"),
     ((*RANDOM, "--env-arg", "gates=1"), "gates"),
     ((*RANDOM, "--episodes", "0"), "--episodes is 0; it must be at least 1"),
+    ((*RANDOM, "--episodes", "99999999999"), "more than can be played"),
     ((*RANDOM, "--repeats", "-1"), "--repeats is -1; it must be at least 1"),
     ((*RANDOM, "--slots", "0"), "--slots is 0"),
     ((*RANDOM, "--seed", "-1"), "--seed is -1; it must be at least 0"),
@@ -156,6 +158,25 @@ def test_a_place_that_cannot_be_written_is_named(
     words = ["--env", "ToyDoors-v0", "--policy", "random", "--out", str(tmp_path / "file/r.json")]
     assert main(words) == 2
     assert f"--out {tmp_path}/file/r.json cannot be written" in capsys.readouterr().err
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    """A pipe stands for what lies under /dev here."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "r.episodes.jsonl").mkdir()
+    for name in ("pipe", "r.json"):
+        config = EvalConfig(env="ToyDoors-v0", policy="random", out=tmp_path / name, restart=True)
+        with pytest.raises(ValueError, match=f"--out .*{name} cannot be written: .* no file"):
+            evaluate(config)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_name_that_is_too_long_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--env", "ToyDoors-v0", "--policy", "random", "--out", str(tmp_path / ("r" * 300))]
+    assert main(words) == 2
+    assert "cannot be written" in capsys.readouterr().err
 
 
 def test_starting_over_keeps_what_was_played_until_the_policy_is_open(tmp_path: Path) -> None:

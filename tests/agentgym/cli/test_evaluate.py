@@ -331,6 +331,20 @@ def test_episodes_lost_to_faults_are_played_again(tmp_path: Path) -> None:
     assert second["summary"]["all"]["lost"] == 0
 
 
+def test_lost_episodes_are_told_by_the_exit_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    down = Answer(status=500, error={"message": "down"})
+    with ChatServer(lambda number, body: down) as server:
+        words = ["--env", "ToyDoors-v0", "--policy", "openai", "--model", "m", "--base-url"]
+        words += [server.url, "--episodes", "2", "--retries", "0", "--out", str(tmp_path / "r")]
+        assert main(words) == 1
+    told = capsys.readouterr().err
+    assert "error: 2 of 2 episodes were lost to faults, the last one to: " in told
+    assert "answers 500" in told
+    assert read(tmp_path / "r")["complete"] is False
+
+
 # What is kept -----------------------------------------------------------------------------------
 
 
