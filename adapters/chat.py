@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.guarded import GuardedEnv, env_maker
+from agentgym.guarded import GuardedEnv
 from agentgym.info import Info
 from agentgym.parsing import ActionFormat
 from agentgym.registry import load, spec
+from agentgym.timed import timed_maker
 
 __all__ = ["ChatEpisode", "Reply"]
 
@@ -62,11 +63,11 @@ class ChatEpisode:
     Args:
         env_id: Id of the environment.
         action_format: ``tags`` or ``bare``.
-        **env_args: Arguments of the environment.
+        **env_args: Arguments of the environment, and ``deadline`` (see :mod:`agentgym.timed`).
     """
 
     def __init__(self, env_id: str, action_format: ActionFormat = "tags", **env_args: Any) -> None:
-        self.guarded = GuardedEnv(env_maker(env_id, **env_args))
+        self.guarded = GuardedEnv(timed_maker(env_id, **env_args))
         self._prompt = load(spec(env_id).prompt)(action_format)
 
     def start(

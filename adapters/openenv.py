@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from adapters.versions import require
-from agentgym.guarded import GuardedEnv, env_maker
+from agentgym.guarded import GuardedEnv
 from agentgym.info import Info
+from agentgym.recording import plain
 from agentgym.tasks import TaskSet
+from agentgym.timed import timed_maker
 
 require("openenv", "0.10", "0.11", "openenv")
 
@@ -48,7 +50,7 @@ class TextEnvironment(Environment[TextAction, TextObservation, State]):
 
     def __init__(self, env_id: str, **env_args: Any) -> None:
         super().__init__()
-        self._guarded = GuardedEnv(env_maker(env_id, **env_args))
+        self._guarded = GuardedEnv(timed_maker(env_id, **env_args))
         self._state = State(episode_id=None, step_count=0)
 
     @property
@@ -110,7 +112,7 @@ def _seen(
         admissible_actions=None if listed is None else list(listed),
         reward=reward,
         done=terminated or truncated,
-        metadata={"terminated": terminated, "truncated": truncated, "info": dict(info)},
+        metadata={"terminated": terminated, "truncated": truncated, "info": plain(info)},
     )
 
 
@@ -137,7 +139,7 @@ def create_app(env_id: str, *, max_sessions: int = 64, **env_args: Any) -> Any:
     Args:
         env_id: Id of an environment of the suite.
         max_sessions: Most sessions at a time; OpenEnv's own default is 1.
-        **env_args: Arguments of the environment.
+        **env_args: Arguments of the environment, and ``deadline`` (see :mod:`agentgym.timed`).
     """
     return create_fastapi_app(
         lambda: TextEnvironment(env_id, **env_args),

@@ -12,7 +12,7 @@ import gymnasium as gym
 
 from adapters.hashed_text import HashedTextEnv
 from adapters.versions import require
-from agentgym.guarded import env_maker
+from agentgym.timed import timed_maker
 
 require("stable-baselines3", "2.9", "2.10", "sb3")
 require("sb3-contrib", "2.9", "2.10", "sb3")
@@ -42,9 +42,9 @@ def make(
         max_actions: Most actions at a time.
         split: Split to draw tasks from; None for the environment's own.
         task_ids: Tasks to draw from instead of all of the split.
-        **env_args: Arguments of the environment.
+        **env_args: Arguments of the environment, and ``deadline`` (see :mod:`agentgym.timed`).
     """
-    maker = env_maker(env_id, **env_args)
+    maker = timed_maker(env_id, **env_args)
     return HashedTextEnv(maker, size=size, max_actions=max_actions, split=split, task_ids=task_ids)
 
 

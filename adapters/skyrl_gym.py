@@ -11,6 +11,7 @@ from typing import Any
 
 from adapters.chat import ChatEpisode, Reply
 from adapters.versions import require
+from agentgym.info import ABORTED
 
 require("skyrl-gym", "0.4", "0.5", "skyrl")
 
@@ -27,7 +28,7 @@ class SkyRLEnv(BaseTextEnv):
         env_config: SkyRL's settings for this ``env_class``; not used.
         extras: The row: ``task_id``, ``seed`` and ``split``, each optional.
         env_id: Id of an environment of the suite.
-        **settings: ``action_format`` and the arguments of the environment.
+        **settings: ``action_format``, ``deadline`` and the arguments of the environment.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class SkyRLEnv(BaseTextEnv):
             "score": facts["score"],
             "success": float(facts["success"]),
             "truncated": float(facts["truncated"]),
-            "infra_error": float(facts["stop_reason"] == "infra_error"),
+            "infra_error": float(facts["stop_reason"] in ABORTED),
         }
 
     def close(self) -> None:
@@ -86,7 +87,7 @@ def register(env_id: str, **settings: Any) -> str:
 
     Args:
         env_id: Id of an environment of the suite.
-        **settings: ``action_format`` and the arguments of the environment.
+        **settings: ``action_format``, ``deadline`` and the arguments of the environment.
     """
     name = f"agentgym/{env_id}"
     kwargs = {"env_id": env_id, **settings}

@@ -88,7 +88,8 @@ class AgentGymEnv(types.Env):
     def _make(self) -> TokenEpisode:
         group, tokenizer = self._group, get_tokenizer(self._group.model_name)
         self._stops = [*(group.settings.get("stop_token_ids") or [tokenizer.eos_token_id])]
-        self._episode = TokenEpisode(group.env_id, tokenizer, **group.settings)
+        settings = {**group.settings, "deadline": None}  # the seat has one
+        self._episode = TokenEpisode(group.env_id, tokenizer, **settings)
         return self._episode
 
     async def _call(self, method: str, *arguments: Any) -> StopReason | None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.guarded import GuardedEnv, blank_info, env_maker
+from agentgym.guarded import GuardedEnv, blank_info
 from agentgym.info import Info, StopReason
 from agentgym.parsing import ActionFormat
 from agentgym.prompts import make_renderer
 from agentgym.registry import load, spec
+from agentgym.timed import timed_maker
 
 __all__ = ["TokenEpisode"]
 
@@ -28,7 +29,7 @@ class TokenEpisode:
         max_prompt_tokens: An episode whose next prompt is longer ends, truncated; None for no
             limit.
         action_format: ``tags`` or ``bare``.
-        **env_args: Arguments of the environment.
+        **env_args: Arguments of the environment, and ``deadline`` (see :mod:`agentgym.timed`).
 
     Attributes:
         ids: The prompt; after the end, all tokens up to the last answer. Shape (n,), int32.
@@ -53,7 +54,7 @@ class TokenEpisode:
         self._renderer = make_renderer("conversation", tokenizer, prompt)
         stops = [tokenizer.eos_token_id] if stop_token_ids is None else stop_token_ids
         self._stops, self._most = frozenset(stops), max_prompt_tokens
-        self.guarded = GuardedEnv(env_maker(env_id, **env_args))
+        self.guarded = GuardedEnv(timed_maker(env_id, **env_args))
         self.ids, self.written = np.zeros(0, np.int32), np.zeros(0, bool)
         self.reward, self.terminated, self.truncated = 0.0, False, False
         self.info: Info = blank_info()

@@ -16,10 +16,11 @@ from typing import Any
 from adapters.lockstep import play
 from adapters.sequences import episode_tokens
 from adapters.versions import require
-from agentgym.guarded import GuardedEnv, env_maker
+from agentgym.guarded import GuardedEnv
 from agentgym.parsing import ActionFormat
 from agentgym.prompts import make_renderer
 from agentgym.registry import load, spec
+from agentgym.timed import timed_maker
 from agentgym.trajectory import Trajectory
 
 require("trl", "1.16", "1.17", "trl")
@@ -46,7 +47,7 @@ class Rollouts:
         turn_tokens: Most tokens of one action. TRL's ``max_completion_length`` bounds the whole
             episode, its first prompt included.
         action_format: ``tags`` or ``bare``.
-        **env_args: Arguments of the environment.
+        **env_args: Arguments of the environment, and ``deadline`` (see :mod:`agentgym.timed`).
 
     Attributes:
         trajectories: The episodes of the last call.
@@ -59,7 +60,7 @@ class Rollouts:
         action_format: ActionFormat = "tags",
         **env_args: Any,
     ) -> None:
-        self._make_env, self._turn_tokens = env_maker(env_id, **env_args), turn_tokens
+        self._make_env, self._turn_tokens = timed_maker(env_id, **env_args), turn_tokens
         self._prompt = load(spec(env_id).prompt)(action_format)
         self.trajectories: list[Trajectory] = []
 
@@ -108,7 +109,7 @@ class EnvironmentTool:
     """An environment as TRL's tool: its public methods are what the model can call."""
 
     def __init__(self, env_id: str, env_args: dict[str, Any]) -> None:
-        self._guarded, self._return = GuardedEnv(env_maker(env_id, **env_args)), 0.0
+        self._guarded, self._return = GuardedEnv(timed_maker(env_id, **env_args)), 0.0
         weakref.finalize(self, self._guarded.close)  # TRL never closes its pool
 
     def reset(self, task_id: str | None = None, seed: int | None = None, **_: Any) -> str:

@@ -1,8 +1,7 @@
 """Verifiers: a taskset, the environment that plays its tasks, and a harness without a program.
 
 Verifiers finds plug-ins by the name of a module: one of your own, say ``shop.py``, that imports the
-three and names them in ``__all__``. ``vf-eval shop --env.taskset.env-id WebShop-v0`` plays it. All
-rollouts of a task play the same episode.
+three and names them in ``__all__``. ``vf-eval shop --env.taskset.env-id WebShop-v0`` plays it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class AgentGymData(vf.TaskData):
 
 
 class AgentGymTask(vf.Task[AgentGymData]):
-    """See :class:`AgentGymData`."""
+    """See :class:`AgentGymData`; all rollouts of a task play the same episode."""
 
     @property
     def key(self) -> str:
@@ -94,7 +93,8 @@ class AgentGymEnv(vf.Env[AgentGymEnvConfig]):
         config, made = self.taskset.config, []
 
         def make() -> ChatEpisode:
-            made.append(ChatEpisode(config.env_id, self.config.action_format, **config.env_args))
+            given = {**config.env_args, "deadline": None}  # the seat has one
+            made.append(ChatEpisode(config.env_id, self.config.action_format, **given))
             return made[0]
 
         seat = ThreadSeat(make, self.config.call_s)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 
 from agentgym.info import Info, StopReason
-from agentgym.seats import EnvironmentFault, check_reset, check_step
+from agentgym.seats import EnvironmentFault, EnvironmentHang, check_reset, check_step
 
 __all__ = ["GuardedEnv", "blank_info", "env_maker"]
 
@@ -27,7 +27,8 @@ class GuardedEnv:
     """One environment, played an episode after the other, that never raises while it plays.
 
     Where the environment raises or returns nonsense, the episode ends: truncated, without reward,
-    with ``stop_reason`` ``infra_error``. The next :meth:`reset` makes a new environment. A task or
+    with ``stop_reason`` ``infra_error``, or ``deadline`` where it hangs (see
+    :class:`agentgym.timed.TimedEnv`). The next :meth:`reset` makes a new environment. A task or
     split that does not exist is the caller's mistake and raises.
 
     Args:
@@ -126,14 +127,14 @@ class GuardedEnv:
         return "", 0.0, False, True, self.info
 
     def _fault(self, error: BaseException) -> Info:
-        known = isinstance(error, EnvironmentFault)
+        known, hung = isinstance(error, EnvironmentFault), isinstance(error, EnvironmentHang)
         self.error = str(error) if known else f"{type(error).__name__}: {error}"
         self.close()
         self.info = {
             **self.info,
             "success": False,
             "score": 0.0,
-            "stop_reason": StopReason.INFRA_ERROR,
+            "stop_reason": StopReason.DEADLINE if hung else StopReason.INFRA_ERROR,
             "details": {**self.info["details"], "error": self.error},
         }
         return self.info

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,6 +30,8 @@ class Ledger:
     closed: int = 0
     resets: Counter[tuple[str, int | None]] = field(default_factory=Counter)
     actions: list[str] = field(default_factory=list)
+    gate: threading.Event = field(default_factory=threading.Event)
+    hung: int = 0
 
 
 LEDGER = Ledger()
@@ -37,7 +41,8 @@ class BatteryDoors(ToyDoors):
     """Doors that keep a ledger, and fail where they are told to.
 
     Args:
-        faults: Task id to the method that raises, ``reset`` or ``step``.
+        faults: Task id to the method that raises, ``reset`` or ``step``; or to ``hang``, for a step
+            that waits until the gate of the ledger is opened.
         kwargs: See :class:`toy_text.ToyDoors`.
     """
 
@@ -55,6 +60,9 @@ class BatteryDoors(ToyDoors):
     def step(self, action):
         LEDGER.actions.append(action)
         self._fail("step")
+        if self.faults.get(self.task_id) == "hang":
+            LEDGER.hung += 1
+            LEDGER.gate.wait(60)
         return super().step(action)
 
     def close(self) -> None:
@@ -118,6 +126,10 @@ class AdapterBattery:
         agentgym.register(SPEC)
         LEDGER.__init__()
         yield
+        LEDGER.gate.set()
+        end = time.monotonic() + 60
+        while LEDGER.hung and LEDGER.closed < LEDGER.made and time.monotonic() < end:
+            time.sleep(0.01)
         assert LEDGER.made > 0
         assert LEDGER.closed == LEDGER.made, "an environment was left open"
 
@@ -153,6 +165,19 @@ class AdapterBattery:
         jobs = [Job(f"train-{number}", 5) for number in range(3)]
         played = self.play(jobs, WINNING, faults={"train-1": method})
         assert [item.stop_reason for item in played] == ["solved", "infra_error", "solved"]
+        assert [item.reward for item in played] == [1.0, 0.0, 1.0]
+        assert all(item.done for item in played)
+
+
+class DeadlineBattery(AdapterBattery):
+    """The same for an adapter that takes ``deadline`` beside the arguments of the environment."""
+
+    def test_a_hang_is_one_failed_sample(self):
+        jobs = [Job(f"train-{number}", 5) for number in range(3)]
+        played = self.play(jobs, WINNING, faults={"train-1": "hang"}, deadline=0.5)
+        reasons = [item.stop_reason for item in played]
+        assert reasons[1] in ("deadline", "infra_error")
+        assert reasons[::2] == ["solved"] * 2
         assert [item.reward for item in played] == [1.0, 0.0, 1.0]
         assert all(item.done for item in played)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from adapter_battery import ENV_ID, SPEC, AdapterBattery, Played, TokenBattery
+from adapter_battery import ENV_ID, SPEC, DeadlineBattery, Played, TokenBattery
 from templates import KEEPING, CharTokenizer
 
 import agentgym
@@ -96,7 +96,7 @@ def areal(monkeypatch):
     sys.modules.pop("adapters.areal", None)
 
 
-class TestAReaL(TokenBattery):
+class TestAReaL(TokenBattery, DeadlineBattery):
     @pytest.fixture(autouse=True)
     def _library(self, areal, tokenizer):
         self.areal, self.tokenizer = areal, tokenizer
@@ -175,7 +175,7 @@ class Sample:
     status: Status = Status.PENDING
 
 
-class TestSlime(TokenBattery):
+class TestSlime(TokenBattery, DeadlineBattery):
     @pytest.fixture(autouse=True)
     def _library(self, monkeypatch, tokenizer):
         self.tokenizer = tokenizer
@@ -275,7 +275,7 @@ def serve():
         server.server_close()
 
 
-class TestNeMoGym(AdapterBattery):
+class TestNeMoGym(DeadlineBattery):
     @pytest.fixture(autouse=True)
     def _server(self, _ledger, serve):
         self.serve = serve

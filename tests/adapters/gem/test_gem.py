@@ -8,7 +8,7 @@ from pathlib import Path
 import gem
 import numpy as np
 import pytest
-from adapter_battery import ENV_ID, LEDGER, SPEC, AdapterBattery, Played
+from adapter_battery import ENV_ID, LEDGER, SPEC, DeadlineBattery, Played
 
 import agentgym
 from adapters.gem import GemEnv, register
@@ -16,7 +16,7 @@ from adapters.gem import GemEnv, register
 ROOT = Path(__file__).resolve().parents[3]
 
 
-class TestBattery(AdapterBattery):
+class TestBattery(DeadlineBattery):
     def play(self, jobs, actions, **env_args):
         gem.envs.registration.ENV_REGISTRY.pop(f"agentgym:{ENV_ID}", None)
         name = register(ENV_ID, action_format="bare", **env_args)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from adapter_battery import ENV_ID, LEDGER, AdapterBattery, Played
+from adapter_battery import ENV_ID, LEDGER, AdapterBattery, DeadlineBattery, Played
 from openenv.core import GenericEnvClient
 
 from adapters.openenv import TextAction, TextClient, create_app
@@ -50,7 +50,7 @@ def own_server(**env_args):
 
 def closed_soon():
     end = time.monotonic() + 60
-    while LEDGER.closed < LEDGER.made and time.monotonic() < end:
+    while LEDGER.closed + LEDGER.hung < LEDGER.made and time.monotonic() < end:
         time.sleep(0.01)
 
 
@@ -79,7 +79,7 @@ class _Battery(AdapterBattery):
         return played
 
 
-class TestLibraryServer(_Battery):
+class TestLibraryServer(_Battery, DeadlineBattery):
     server = staticmethod(library_server)
 
 

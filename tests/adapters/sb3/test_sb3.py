@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from adapter_battery import ENV_ID, AdapterBattery, Played
+from adapter_battery import ENV_ID, DeadlineBattery, Played
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.vec_env import DummyVecEnv
@@ -28,7 +28,7 @@ def number_of(env, action):
     return len(offered) - 1 if action.startswith("say") else offered.index(action)
 
 
-class TestBattery(AdapterBattery):
+class TestBattery(DeadlineBattery):
     resets_by_itself = True
 
     def play(self, jobs, actions, **env_args):

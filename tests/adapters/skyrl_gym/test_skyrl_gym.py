@@ -4,14 +4,15 @@ import runpy
 from pathlib import Path
 
 import skyrl_gym
-from adapter_battery import ENV_ID, AdapterBattery, Played
+from adapter_battery import ENV_ID, DeadlineBattery, Played
 
 from adapters.skyrl_gym import SkyRLEnv, register
+from agentgym.info import ABORTED
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-class TestBattery(AdapterBattery):
+class TestBattery(DeadlineBattery):
     knows_truncation = False
 
     def play(self, jobs, actions, **env_args):
@@ -35,7 +36,7 @@ class TestBattery(AdapterBattery):
             played.append(Played(total, out["done"], None, facts["stop_reason"], first))
             metrics = env.get_metrics()
             assert metrics["return"] == total
-            assert metrics["infra_error"] == (facts["stop_reason"] == "infra_error")
+            assert metrics["infra_error"] == (facts["stop_reason"] in ABORTED)
             env.close()
         return played
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from adapter_battery import ENV_ID, IDLE, SPEC, WINNING, Played, TokenBattery
+from adapter_battery import ENV_ID, IDLE, SPEC, WINNING, DeadlineBattery, Played, TokenBattery
 from templates import KEEPING, CharTokenizer
 from tensordict import lazy_stack
 from torchrl.collectors.llm import LLMCollector
@@ -21,6 +21,7 @@ from adapters.policies.tiny import build_tiny
 from adapters.policies.tokenization import build_tokenizer
 from adapters.task_rows import task_rows
 from adapters.torchrl import TokenEnv
+from agentgym.info import ABORTED
 
 ROOT = Path(__file__).resolve().parents[3]
 torch.set_num_threads(1)
@@ -70,7 +71,7 @@ def reasons(rolled, place):
     return [row["next", "stop_reason"] for row in rolled[place].unbind(0)]
 
 
-class TestBattery(TokenBattery):
+class TestBattery(TokenBattery, DeadlineBattery):
     resets_by_itself = True
 
     def play(self, jobs, actions, **env_args):
@@ -91,7 +92,7 @@ class TestBattery(TokenBattery):
                 whole = torch.cat([turn["tokens", "prompt"], turn["tokens", "response"]])
                 assert torch.equal(after["tokens", "prompt"][: len(whole)], whole)
                 assert after["masks", "all_attention_mask"].all()
-            assert bool(end["failed"]) is (end["stop_reason"] == "infra_error")
+            assert bool(end["failed"]) is (end["stop_reason"] in ABORTED)
             assert bool(end["success"]) is (end["stop_reason"] == "solved")
             assert bool(end["done"]) is bool(end["terminated"] | end["truncated"])
             assert not any(turn["stop_reason"] for turn in turns)
