@@ -135,7 +135,8 @@ def summarize(
 
     Intervals are of 95 %. Where every task was played once, that of success is Wilson's and those
     of means are Student's. Where tasks were repeated, their episodes are not independent, so the
-    interval is Student's over the means of the tasks.
+    interval is Student's over the means of the tasks; that of success is Wilson's over the tasks
+    where all of them have the same mean.
 
     Args:
         results: The episodes. Lost ones are counted and enter nothing else.
@@ -207,6 +208,9 @@ def _share(played: Sequence[EpisodeResult]) -> dict[str, Any]:
     share = sum(map(sum, tasks)) / len(played)
     if all(len(task) == 1 for task in tasks):
         return {"mean": share, "interval": list(wilson_interval(share, len(played)))}
+    if len(tasks) > 1 and len({sum(task) / len(task) for task in tasks}) == 1:
+        # Tasks that all went the same way have no spread, but are no proof: as if played once.
+        return {"mean": share, "interval": list(wilson_interval(share, len(tasks)))}
     low, high = _task_interval(tasks, share)
     return {"mean": share, "interval": [_within(low), _within(high)]}
 

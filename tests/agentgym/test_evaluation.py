@@ -82,6 +82,17 @@ def test_repeats_of_a_task_are_not_taken_for_new_evidence() -> None:
     assert many["interval"] == [pytest.approx(max(low, 0.0)), pytest.approx(min(high, 1.0))]
 
 
+@pytest.mark.parametrize("won", [False, True])
+def test_tasks_that_all_went_one_way_are_no_proof(won: bool) -> None:
+    """Their means have no spread, from which Student's interval would have no width."""
+    many = [result(f"t{number % 3}", won) for number in range(30)]
+    numbers = summarize(many)["all"]["success"]
+    assert numbers == {"mean": float(won), "interval": list(wilson_interval(float(won), 3))}
+    low, high = numbers["interval"]
+    assert high - low > 0.5
+    assert summarize(many[:1] * 5)["all"]["success"]["interval"] == [None, None]
+
+
 def test_lost_episodes_are_counted_and_enter_nothing_else() -> None:
     lost = [
         result("x", stop_reason=str(reason), turns=99, details={"k": 9.0})
