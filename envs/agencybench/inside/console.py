@@ -201,16 +201,19 @@ class Visit:
 
     def answer(self, heard: str, answers: dict[str, str]) -> None:
         """Answer prompts by the words in them, until one asks for something else."""
+        after, self.parts[-1] = self.parts[-1], ""
         while answers:
             asked = [line for line in heard.splitlines() if line.strip()][-1:]
             word = next((w for w in answers if asked and w in asked[0].lower()), None)
             if word is None:
+                # What came after the last answer is for the next act.
+                self.ahead = after
                 break
+            self.parts[-1] += after
             say(self.process, answers.pop(word))
             if not answers:
                 break
-            heard = self.hear()
-            self.parts[-1] += heard
+            heard = after = self.hear()
 
     def leave(self) -> Any:
         """End the input, and tell what was heard in all."""

@@ -102,13 +102,57 @@ WORDS = (
 )
 
 
+#: Its menus stand in menus, its lists take several lines for a task, and users share a file.
+SHARED = {"Main.java": program("shared/Main.java")}
+
+
+def _stale(text):
+    for old, new in (
+        ("List<String> rows = text.isBlank()", "if (kept == null) kept = text.isBlank()"),
+        ("change.apply(rows)", "change.apply(kept)"),
+        ("static String user;", "static String user; static List<String> kept;"),
+        ("List<String>> change) {", "List<String>> change) { if (path.equals(USERS)) kept = null;"),
+        ("return rows;\n                byte", "return kept;\n                byte"),
+    ):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
 @pytest.mark.slow
-@pytest.mark.marathon
-@pytest.mark.parametrize("number", range(1, 6))
-def test_a_console_for_tasks(number):
-    made = scored("Backend/scenario2", number, TODO)
+@pytest.mark.parametrize(
+    ("files", "number"),
+    [
+        *(pytest.param(TODO, n, marks=pytest.mark.marathon) for n in (1, 2, 3, 4)),
+        *(pytest.param(SHARED, n, marks=pytest.mark.marathon) for n in (1, 3, 4)),
+        (SHARED, 5),
+    ],
+)
+def test_a_console_for_tasks(files, number):
+    made = scored("Backend/scenario2", number, files)
     assert made.score == 1.0, failing(made)
     assert made.coverage == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.marathon
+@pytest.mark.parametrize(
+    ("files", "number", "failing_ones"),
+    [
+        # The second task asks for a file of each user, the fifth for one of all.
+        (SHARED, 2, {"scope"}),
+        (TODO, 5, {"together"}),
+        # What a user has seen last is written over what another one has added since.
+        (
+            {"Main.java": _stale(SHARED["Main.java"])},
+            5,
+            {"together", "storage"},
+        ),
+    ],
+)  # fmt: skip
+def test_a_console_that_shares_what_it_must_not_or_does_not_share(files, number, failing_ones):
+    made = scored("Backend/scenario2", number, files)
+    assert set(failing(made)) == failing_ones, made.as_json()
 
 
 @pytest.mark.slow

@@ -298,32 +298,70 @@ def _restored(results: Any, n: Mapping[str, str]) -> None:
 # Task 5 -----------------------------------------------------------------------------------------
 
 
+#: Tasks that each of two users adds while the other does.
+_EACH = 5
+_BOTH = (("one", "user"), ("other", "peer"))
+
+
+def _titles(n: Mapping[str, str], name: str) -> list[str]:
+    return [f"{n[name]}{letter}" for letter in "abcdefgh"[:_EACH]]
+
+
 def _fifth(n: Mapping[str, str]) -> list[Any]:
-    acts = [
-        *_register(n["user"], n["pw"]), *_login(n["user"], n["pw"]), *_add(n["one"], n["first"]),
-        ["say", "/refresh"], *_list(), *_leave(),
-    ]  # fmt: skip
-    return [*_start(), _visit(acts), ["files", "data"], _visit(_login(n["user"], n["pw"]), _list())]
+    def beside(name: str, user: str) -> list[Any]:
+        # With a user named, a program may ask who it is, or not.
+        adds = [act for title in _titles(n, name) for act in _add(title, n["first"])]
+        acts = [*_login(n[user], n["pw"]), *adds, ["say", "/refresh"], *_list(), *_leave()]
+        return [[*_JAVA, "--user", n[user]], acts, _SECONDS]
+
+    return [
+        *_start(),
+        *(_visit(_register(n[user], n["pw"]), _leave()[-1:]) for _, user in _BOTH),
+        ["together", [beside(name, user) for name, user in _BOTH]],
+        ["files", "data"],
+        *(_visit(_login(n[user], n["pw"]), _list(), _leave()) for _, user in _BOTH),
+    ]
 
 
-def _refreshed(results: Any, n: Mapping[str, str]) -> None:
+def _both(results: Any, n: Mapping[str, str]) -> list[str]:
+    """What two users heard who added tasks at the same time."""
     _built(results)
-    need("latest" in _text(results[1]).lower(), "/refresh does not print 'latest'")
-    need(n["one"] in _text(results[1]), "the task is not listed")
+    texts = [_text(told) for told in results[3]]
+    for text, (name, _) in zip(texts, _BOTH, strict=True):
+        listed = text[max(0, text.lower().rfind("latest")) :]
+        lost = [title for title in _titles(n, name) if title not in listed]
+        need(not lost, f"{len(lost)} of {_EACH} tasks that were added are not listed")
+    return texts
 
 
-def _locked(results: Any, n: Mapping[str, str]) -> None:
-    _built(results)
-    low = _text(results[1]).lower()
-    need("lock" in low or "synchronized" in low, "locking is not logged")
-    need(n["one"] in _text(results[3]), "the task is lost")
+def _shared(results: Any, n: Mapping[str, str]) -> None:
+    _both(results, n)
+    wanted = [title for name, _ in _BOTH for title in _titles(n, name)]
+    held = [text for text in results[4].values() if all(title in text for title in wanted)]
+    need(bool(held), "no file of data holds the tasks of both users")
 
 
 def _whole(results: Any, n: Mapping[str, str]) -> None:
-    _built(results)
-    held = [text for text in results[2].values() if n["one"] in text]
-    need(bool(held), "no file of data holds the task")
-    need(n["one"] in _text(results[3]), "the task is not there after a restart")
+    _both(results, n)
+    for told, (name, _) in zip(results[5:7], _BOTH, strict=True):
+        lost = [title for title in _titles(n, name) if title not in _text(told)]
+        need(not lost, f"{len(lost)} of {_EACH} tasks are lost after a restart")
+        need("Exception" not in _text(told), "it crashes")
+
+
+def _refreshed(results: Any, n: Mapping[str, str]) -> None:
+    need(all("latest" in text.lower() for text in _both(results, n)), "/refresh prints no 'latest'")
+
+
+def _locked(results: Any, n: Mapping[str, str]) -> None:
+    for text in _both(results, n):
+        told = "lock" in text.lower() or "synchronized" in text.lower()
+        need(told, "locking is not logged")
+
+
+def _responsive(results: Any, n: Mapping[str, str]) -> None:
+    _both(results, n)
+    need(all(told["code"] == 0 for told in results[3]), "it does not end when it is asked to")
 
 
 _POINTS: dict[int, tuple[Any, dict[str, tuple[str, _Judge]]]] = {
@@ -355,9 +393,11 @@ _POINTS: dict[int, tuple[Any, dict[str, tuple[str, _Judge]]]] = {
         "descriptions": ("descriptions are searched", _found(10, "two", "one")),
     }),
     5: (_fifth, {
+        "together": ("two users add tasks at the same time, to one store", _shared),
+        "storage": ("what they add is whole, and there after a restart", _whole),
         "refresh": ("/refresh loads the latest data", _refreshed),
         "locks": ("locking is logged", _locked),
-        "storage": ("data are whole", _whole),
+        "responsive": ("the program goes on, and ends as it is asked to", _responsive),
     }),
 }  # fmt: skip
 
