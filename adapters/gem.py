@@ -12,10 +12,12 @@ from typing import Any
 from adapters.chat import ChatEpisode
 from adapters.versions import require
 from agentgym.parsing import ActionFormat
+from agentgym.registry import spec
 
 require("gem-llm", "0.1", "0.2", "gem")
 
 import gem
+from gem.envs.registration import ENV_REGISTRY
 
 __all__ = ["GemEnv", "register"]
 
@@ -87,13 +89,22 @@ class GemEnv(gem.Env):
         self._chat.close()
 
 
-def register(env_id: str, **settings: Any) -> str:
-    """Register an environment with GEM; returns its id there, ``agentgym:ID``.
+def register(env_id: str, *, known_as: str | None = None, **settings: Any) -> str:
+    """Register an environment with GEM; returns its id there. A second time changes nothing.
 
     Args:
         env_id: Id of an environment of the suite.
+        known_as: Its id there; None for ``agentgym:ID``.
         **settings: See :class:`GemEnv`.
+
+    Raises:
+        KeyError: If the suite has no such environment.
+        ValueError: If the id is taken, with other settings too.
     """
-    known = f"agentgym:{env_id}"
-    gem.register(known, "adapters.gem:GemEnv", name=env_id, **settings)
+    known, given = known_as or f"agentgym:{spec(env_id).id}", {"name": env_id, **settings}
+    before = ENV_REGISTRY.get(known)
+    if before is None:
+        gem.register(known, "adapters.gem:GemEnv", **given)
+    elif before.entry_point != "adapters.gem:GemEnv" or before.kwargs != given:
+        raise ValueError(f"{known!r} is registered with {before.kwargs}; choose another known_as")
     return known

@@ -12,11 +12,13 @@ from typing import Any
 from adapters.chat import ChatEpisode, Reply
 from adapters.versions import require
 from agentgym.info import ABORTED
+from agentgym.registry import spec
 
 require("skyrl-gym", "0.4", "0.5", "skyrl")
 
 import skyrl_gym
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+from skyrl_gym.envs.registration import registry
 
 __all__ = ["SkyRLEnv", "register"]
 
@@ -82,14 +84,22 @@ class SkyRLEnv(BaseTextEnv):
         self._chat.close()
 
 
-def register(env_id: str, **settings: Any) -> str:
-    """Register an environment with SkyRL; returns its ``env_class``, ``agentgym/ID``.
+def register(env_id: str, *, known_as: str | None = None, **settings: Any) -> str:
+    """Register an environment with SkyRL; returns its ``env_class``. A second time changes nothing.
 
     Args:
         env_id: Id of an environment of the suite.
+        known_as: Its ``env_class``; None for ``agentgym/ID``.
         **settings: ``action_format``, ``deadline`` and the arguments of the environment.
+
+    Raises:
+        KeyError: If the suite has no such environment.
+        ValueError: If the ``env_class`` is taken, with other settings too.
     """
-    name = f"agentgym/{env_id}"
-    kwargs = {"env_id": env_id, **settings}
-    skyrl_gym.register(id=name, entry_point="adapters.skyrl_gym:SkyRLEnv", kwargs=kwargs)
+    name, given = known_as or f"agentgym/{spec(env_id).id}", {"env_id": env_id, **settings}
+    before = registry.get(name)
+    if before is None:
+        skyrl_gym.register(id=name, entry_point="adapters.skyrl_gym:SkyRLEnv", kwargs=given)
+    elif before.entry_point != "adapters.skyrl_gym:SkyRLEnv" or before.kwargs != given:
+        raise ValueError(f"{name!r} is registered with {before.kwargs}; choose another known_as")
     return name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -73,8 +74,11 @@ class GuardedEnv:
 
         Raises:
             KeyError: If there is no such task.
-            ValueError: If there is no such split.
+            ValueError: If there is no such split, or the seed is negative.
+            TypeError: If the seed is no whole number.
         """
+        if seed is not None and (seed := operator.index(seed)) < 0:  # NumPy's are numbers, too
+            raise ValueError(f"seed must be 0 or more, got {seed}")
         self.error, self.over, self.info = None, False, blank_info()
         options = {"task_id": task_id, "split": split}
         try:

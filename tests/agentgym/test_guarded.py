@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+
+import numpy as np
 import pytest
 from scripted import Faulty
 
@@ -74,3 +77,39 @@ def test_closing_twice_and_playing_on_afterwards_is_possible():
     assert made[0].closed
     guarded.reset(seed=0)
     assert len(made) == 2
+
+
+def test_a_seed_of_numpy_is_a_seed():
+    guarded = GuardedEnv(lambda: Faulty({}))
+    plain = guarded.reset(seed=3, task_id="train-1")
+    assert guarded.reset(seed=np.int64(3), task_id="train-1") == plain
+    assert guarded.error is None
+
+
+@pytest.mark.parametrize(("seed", "kind"), [(-1, ValueError), (1.5, TypeError), ("1", TypeError)])
+def test_what_is_no_seed_is_the_callers_mistake(seed, kind):
+    guarded = GuardedEnv(lambda: Faulty({}))
+    with pytest.raises(kind):
+        guarded.reset(seed=seed)
+    guarded.reset(seed=1)
+    assert guarded.error is None
+
+
+def test_a_cancellation_of_its_own_is_a_fault():
+    def cancel(_env, _result):
+        raise asyncio.CancelledError
+
+    guarded = GuardedEnv(lambda: Faulty({"train-1": ("step", cancel)}))
+    guarded.reset(seed=0, task_id="train-1")
+    assert guarded.step("say a")[4]["stop_reason"] == "infra_error"
+
+
+def test_an_info_that_lacks_keys_is_completed():
+    def bare(_env, result):
+        return (*result[:-1], {"score": 0.5})
+
+    guarded = GuardedEnv(lambda: Faulty({"train-1": ("step", bare)}))
+    guarded.reset(seed=0, task_id="train-1")
+    info = guarded.step("say a")[4]
+    assert (info["score"], info["goal"], info["details"]) == (0.5, "", {})
+    guarded.step("say b")

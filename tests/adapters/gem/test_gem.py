@@ -109,3 +109,14 @@ def test_environments_that_nobody_closes_are_closed():
 def test_the_example_runs(capsys):
     runpy.run_path(str(ROOT / "examples/adapters/gem_webshop.py"), run_name="__main__")
     assert "score" in capsys.readouterr().out
+
+
+def test_registering_again_changes_nothing_and_other_settings_want_another_id():
+    name = register(ENV_ID, known_as="mine", action_format="bare")
+    assert register(ENV_ID, known_as="mine", action_format="bare") == name == "mine"
+    with pytest.raises(ValueError, match="choose another known_as"):
+        register(ENV_ID, known_as="mine", action_format="tags")
+    other = register(ENV_ID, known_as="other", action_format="tags")
+    assert [gem.make(each)._settings["action_format"] for each in (name, other)] == ["bare", "tags"]
+    with pytest.raises(KeyError, match="unknown environment 'Nowhere-v0'"):
+        register("Nowhere-v0")

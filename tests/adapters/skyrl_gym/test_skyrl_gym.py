@@ -3,9 +3,11 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
+import pytest
 import skyrl_gym
-from adapter_battery import ENV_ID, DeadlineBattery, Played
+from adapter_battery import ENV_ID, SPEC, DeadlineBattery, Played
 
+import agentgym
 from adapters.skyrl_gym import SkyRLEnv, register
 from agentgym.info import ABORTED
 
@@ -59,3 +61,19 @@ def test_metrics_are_averaged_by_the_library():
 def test_the_example_runs(capsys):
     runpy.run_path(str(ROOT / "examples/adapters/skyrl_webshop.py"), run_name="__main__")
     assert "score" in capsys.readouterr().out
+
+
+def test_registering_again_changes_nothing_and_other_settings_want_another_name():
+    agentgym.register(SPEC)
+    name = register(ENV_ID, known_as="mine", action_format="bare")
+    assert register(ENV_ID, known_as="mine", action_format="bare") == name == "mine"
+    with pytest.raises(ValueError, match="choose another known_as"):
+        register(ENV_ID, known_as="mine", action_format="tags")
+    other = register(ENV_ID, known_as="other", action_format="tags")
+    for each, asked in ((name, False), (other, True)):
+        env = skyrl_gym.make(each, env_config={}, extras={"seed": 1})
+        messages, _ = env.init([])
+        assert ("<action>" in str(messages)) is asked
+        env.close()
+    with pytest.raises(KeyError, match="unknown environment 'Nowhere-v0'"):
+        register("Nowhere-v0")
