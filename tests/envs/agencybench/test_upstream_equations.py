@@ -81,6 +81,14 @@ def test_the_ladder_and_what_is_missing(gold):
 def test_an_empty_workspace_and_the_one_at_the_start(gold):
     for number in range(1, 6):
         assert scored("Code/scenario1", number, {}, gold).score == 0.0
+        # The equation at the start may fit well; each thing that is lacking takes five points.
+        parts = ("train", "test", "ood")
+        line = gold | {part: [[0.5 * t + a, t, a] for _, t, a in gold[part]] for part in parts}
+        assert scored("Code/scenario1", number, {"equation.py": SEED}, line).score == 0.0
+        if number == 1:
+            done = scored("Code/scenario1", 1, handed_in(1, SEED), line)
+            assert [r.value for r in done.results[:2]] == [0.5, 0.0]
+            assert scored("Code/scenario1", 1, handed_in(1, SEED + "# a line\n"), line).score == 1.0
     for name in ("Code/scenario6", "Code/scenario7"):
         assert scored(name, 1, {}, gold).score == 0.0
         assert scored(name, 1, {"workspace/equation.py": SEED}, gold).score <= 0.05

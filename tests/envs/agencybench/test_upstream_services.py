@@ -417,6 +417,14 @@ def test_runners_of_agents(number, coverage):
 
 
 @pytest.mark.fastapi
+def test_a_limiter_that_is_there_at_the_start_is_worth_nothing_alone():
+    start = {path: text for path, text in NINTH.items() if "sandbox" not in path}
+    assert "app/limits/concurrency.py" in start
+    assert len(start) < len(NINTH)
+    assert scored("Code/scenario9", 1, start).score == 0.0
+
+
+@pytest.mark.fastapi
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_are_found(fault):
     number, check, path, (old, new) = FAULTS[fault]

@@ -168,6 +168,8 @@ def _loss(fitted: Mapping[str, Any]) -> float:
 
 def _elsewhere(path: str) -> Callable[[Assessment], Finding]:
     def run(assessment: Assessment) -> Finding:
+        unchanged = assessment.files.get(path) == assessment.world.files.get(path)
+        need(path not in assessment.files or not unchanged, f"{path} was not changed")
         fitted = _fitted(assessment, path)
         if fitted["ood"] is None:
             raise Missing("there are no observations elsewhere")
@@ -285,7 +287,7 @@ def _rate(number: int) -> Callable[[Assessment], Finding]:
             raise Unmet(f"missing: {', '.join(lacking)}")
         if lacking:
             told.append(f"missing: {', '.join(lacking)}")
-            value = max(0.0, value - 0.5)
+            value = max(0.0, value - 0.5 * len(lacking))
         return Finding(round(value, 6), "; ".join(told))
 
     return run

@@ -25,14 +25,12 @@ from envs.agencybench.upstream.sections import Sections
 __all__ = ["checks"]
 
 _MANAGER = "app/sandbox/docker_manager.py"
-_LIMITS = "app/limits/concurrency.py"
 _PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     _MANAGER: {
         "create_container": ("image", "env"),
         "cleanup": ("container_id",),
         "clone_repo": ("container_id", "repository_full"),
     },
-    _LIMITS: {"get_max_concurrent": (), "can_start_new_agent": ()},
 }
 
 
@@ -75,6 +73,9 @@ def _first(assessment: Assessment) -> list[list[Any]]:
 
 
 def _limits(assessment: Assessment) -> Finding:
+    # The files at the start have a limiter; it is worth something with what is to be limited.
+    made = value(_first(assessment)[1], 0, "create_container")
+    need(isinstance(made, str) and bool(made), "create_container returns no id")
     answers = _first(assessment)[0]
     need(value(answers, 0, "get_max_concurrent") == 2, "get_max_concurrent is not 2")
     for number, free in ((4, True), (6, True), (8, False)):
@@ -184,7 +185,7 @@ def checks(number: int, sections: Sections) -> tuple[Check, ...]:
     """The checks of task ``number``, from 1."""
     if number == 1:
         told = "the functions that are asked for"
-        parts = defined(_PARTS, constants=("get_max_concurrent",))
+        parts = defined(_PARTS)
         return (
             Check("parts", 0.1, told, parts, kind="file"),
             Check("limits", 0.3, "two agents run at once, and no more", _limits),

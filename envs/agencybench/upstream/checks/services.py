@@ -61,13 +61,12 @@ def _function(assessment: Assessment, path: str, name: str) -> Function | None:
 
 
 def defined(
-    functions: Mapping[str, Mapping[str, Sequence[str]]], constants: Sequence[str] = ()
+    functions: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> Callable[[Assessment], Finding]:
     """A check that functions are there, take what they must, and do something.
 
     Args:
         functions: Path to name to the first parameters; ``a|b`` names either.
-        constants: Those that may return a constant.
     """
 
     def run(assessment: Assessment) -> Finding:
@@ -87,7 +86,7 @@ def defined(
                 given = [a.arg for a in function.args.posonlyargs + function.args.args]
                 if given[: len(wanted)] != list(wanted):
                     lacks.append(f"{names} takes {given}, not {list(wanted)}")
-                elif names not in constants and not _does(function):
+                elif not _does(function):
                     lacks.append(f"{names} does nothing")
                 else:
                     found += 1
