@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from agentgym.collector import Collector, CollectorConfig
-from agentgym.guarded import env_maker
 from agentgym.parsing import ActionFormat
 from agentgym.policy import Completion, FinishReason, Request, Sampling
 from agentgym.prompts import make_renderer
 from agentgym.registry import load, spec
+from agentgym.timed import checked_maker
 from agentgym.trajectory import EpisodeSpec, Trajectory
 
 __all__ = ["Answer", "Ask", "EpisodePlayer"]
@@ -115,7 +115,8 @@ class EpisodePlayer:
         self._max_tokens, self._config = max_tokens, config
         self._max_response = max_response_tokens
         self._renderer = make_renderer("conversation", tokenizer, prompt)
-        self._make_env = env_maker(env_id, **env_args)
+        # The collector has the deadline, so no other is needed here.
+        self._make_env = checked_maker(env_id, deadline=None, **env_args)
 
     async def play(self, row: Mapping[str, Any], ask: Ask) -> Trajectory:
         """Play the episode that ``task_id``, ``split`` and ``seed`` of a row name."""

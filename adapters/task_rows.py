@@ -13,7 +13,7 @@ from agentgym.evaluation import evaluation_specs
 from agentgym.guarded import env_maker
 from agentgym.tasks import TaskSet
 
-__all__ = ["evaluation_rows", "task_rows"]
+__all__ = ["evaluation_rows", "read_prompt", "task_rows"]
 
 
 def task_rows(
@@ -68,6 +68,19 @@ def evaluation_rows(
         raise ValueError(f"split {name!r} of {env_id} holds no task")
     specs = evaluation_specs(ids, name, number)
     return _with_prompts([{"task_id": item.task_id, "seed": item.seed} for item in specs])
+
+
+def read_prompt(prompt: Any) -> dict[str, Any]:
+    """The ``task_id`` and ``seed`` that the prompt of a row names.
+
+    Raises:
+        ValueError: If it is the prompt of no such row.
+    """
+    try:
+        row = json.loads(prompt)
+        return {"task_id": row["task_id"], "seed": int(row["seed"])}
+    except (TypeError, ValueError, KeyError):
+        raise ValueError(f"a prompt must be one of task_rows(), got {prompt!r:.200}") from None
 
 
 @contextmanager

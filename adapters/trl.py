@@ -8,19 +8,19 @@ environment as a tool, through the chat template of the tokenizer.
 from __future__ import annotations
 
 import functools
-import json
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from adapters.lockstep import play
 from adapters.sequences import episode_tokens
+from adapters.task_rows import read_prompt
 from adapters.versions import require
 from agentgym.guarded import GuardedEnv
 from agentgym.parsing import ActionFormat
 from agentgym.prompts import make_renderer
 from agentgym.registry import load, spec
-from agentgym.timed import timed_maker
+from agentgym.timed import checked_maker, timed_maker
 from agentgym.trajectory import Trajectory
 
 require("trl", "1.16", "1.17", "trl")
@@ -60,7 +60,7 @@ class Rollouts:
         action_format: ActionFormat = "tags",
         **env_args: Any,
     ) -> None:
-        self._make_env, self._turn_tokens = timed_maker(env_id, **env_args), turn_tokens
+        self._make_env, self._turn_tokens = checked_maker(env_id, **env_args), turn_tokens
         self._prompt = load(spec(env_id).prompt)(action_format)
         self.trajectories: list[Trajectory] = []
 
@@ -76,7 +76,7 @@ class Rollouts:
                 settings.max_new_tokens = whole
 
         self.trajectories, known = play(
-            [json.loads(prompt) for prompt in prompts],
+            [read_prompt(prompt) for prompt in prompts],
             self._make_env,
             make_renderer("conversation", tokenizer, self._prompt),
             generate,

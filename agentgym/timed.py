@@ -14,11 +14,12 @@ import gymnasium as gym
 from agentgym.guarded import env_maker
 from agentgym.seats import EnvironmentHang
 
-__all__ = ["TimedEnv", "timed_maker"]
+__all__ = ["TimedEnv", "checked_maker", "timed_maker"]
 
 _Job = tuple[int, Callable[[], Any]]
 _Reply = tuple[int, Any, BaseException | None]
 _CLOSING = -1
+_CHECKED: set[str] = set()
 
 
 class TimedEnv(gym.Wrapper[Any, Any, Any, Any]):
@@ -140,3 +141,23 @@ def timed_maker(
     """
     make_env = env_maker(env_id, **env_args)
     return make_env if deadline is None else lambda: TimedEnv(make_env, deadline)
+
+
+def checked_maker(env_id: str, **env_args: Any) -> Callable[[], gym.Env[Any, Any]]:
+    """The same, having made one: for players whose episodes bear one that cannot be made.
+
+    Wrong arguments would be a fault of every episode there. It is done once in a process.
+
+    Args:
+        env_id: Id of the environment.
+        **env_args: See :func:`timed_maker`.
+
+    Raises:
+        Exception: Whatever the environment says of its arguments.
+    """
+    make_env = timed_maker(env_id, **env_args)
+    key = f"{env_id} {env_args!r}"
+    if key not in _CHECKED:
+        make_env().close()
+        _CHECKED.add(key)
+    return make_env

@@ -13,7 +13,8 @@ import adapters.versions
 import agentgym
 from adapters.lockstep import play
 from adapters.sequences import episode_tokens
-from adapters.task_rows import task_rows
+from adapters.single import EpisodePlayer
+from adapters.task_rows import read_prompt, task_rows
 from adapters.versions import require
 from agentgym.guarded import env_maker
 from agentgym.policy import FinishReason
@@ -121,3 +122,23 @@ def test_an_episode_becomes_one_sequence():
     episode.turns[1].extends = False
     with pytest.raises(ValueError, match=r"turn 1 .* 'conversation'"):
         episode_tokens(episode, 99)
+
+
+def test_wrong_arguments_are_told_before_episodes_are_lost_to_them():
+    for _ in range(2):
+        with pytest.raises(TypeError, match="'nope'"):
+            EpisodePlayer(ENV_ID, char_tokenizer("compact"), turn_tokens=8, max_tokens=99, nope=1)
+    EpisodePlayer(ENV_ID, char_tokenizer("compact"), turn_tokens=8, max_tokens=99, deadline=5.0)
+
+
+def test_a_prompt_names_its_row():
+    for row in task_rows(ENV_ID, 3):
+        assert read_prompt(row["prompt"]) == {name: row[name] for name in ("task_id", "seed")}
+
+
+@pytest.mark.parametrize(
+    "prompt", ["Buy a shirt.", "[]", "{}", '{"task_id": "a"}', [{"role": "user", "content": "x"}]]
+)
+def test_other_prompts_are_refused(prompt):
+    with pytest.raises(ValueError, match=r"must be one of task_rows\(\), got "):
+        read_prompt(prompt)

@@ -259,3 +259,12 @@ def test_the_example_trains(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(ROOT / "examples/adapters/trl_webshop.py"), run_name="__main__")
     assert "reward" in capsys.readouterr().out
+
+
+def test_wrong_arguments_and_prompts_are_told(tiny, tmp_path):
+    with pytest.raises(TypeError, match="'nope'"):
+        Rollouts(ENV_ID, nope=1)
+    rollouts = Rollouts(ENV_ID, action_format="bare")
+    trainer = make_trainer(tiny, rollouts, [{"prompt": "Buy a shirt."}], tmp_path)
+    with pytest.raises(ValueError, match="got 'Buy a shirt"):
+        trainer._generate(["Buy a shirt."])
