@@ -23,11 +23,12 @@ class CloneError(ValueError):
 
 def _skipped(name: str) -> bool:
     """Secrets (``.env`` and its like), other runs' results, and answers are never opened."""
+    low = name.casefold()
     return (
-        name.startswith(".env")
+        low.startswith(".env")
+        or low.endswith((".env", ".pyc"))
         or name in _NEVER
-        or name.endswith(".pyc")
-        or (name.startswith("query_") and name.endswith(".json"))
+        or (low.startswith("query_") and low.endswith(".json"))
     )
 
 
@@ -53,11 +54,16 @@ def read_plain(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def _walk(folder: Path, leave_out: frozenset[str]) -> Iterator[Path]:
-    with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise CloneError(f"{folder} cannot be read: {error.strerror}") from None
     for entry in found:
         if _skipped(entry.name) or entry.name in leave_out:
             continue
+        if not entry.name.isprintable():
+            raise CloneError(f"{entry.path!r} has a name that is no text")
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(Path(entry.path), leave_out)
         elif entry.is_file(follow_symlinks=False):
@@ -134,12 +140,12 @@ def read_observations(path: Path) -> dict[str, Any]:
             "train": row["training_set"], "test": samples["test"], "ood": samples["ood_test"],
         }  # fmt: skip
         names = [str(name) for name in row["symbols"][1:]]
-    except (IndexError, KeyError, TypeError):
+        made = {name: [[float(v) for v in line] for line in rows] for name, rows in found.items()}
+    except (IndexError, KeyError, TypeError, ValueError):
         raise CloneError(f"{path.name} holds no observations in the known form") from None
-    return {
-        "names": names,
-        **{name: [[float(v) for v in line] for line in rows] for name, rows in found.items()},
-    }
+    if not made["train"] or any(len(r) != 1 + len(names) for rows in made.values() for r in rows):
+        raise CloneError(f"{path.name} holds rows that are no observations of {names}")
+    return {"names": names, **made}
 
 
 @lru_cache(maxsize=2)
@@ -156,10 +162,13 @@ def read_references(root: Path) -> dict[str, dict[str, Any]]:
         parts = path.relative_to(root).parts
         if len(parts) != 3 or path.suffix != ".json":
             continue
+        content = read_plain(path)
         try:
-            problem = json.loads(read_plain(path))
-        except ValueError:
+            problem = json.loads(content)
+        except (ValueError, RecursionError):
             raise CloneError(f"{path} is not valid JSON") from None
+        if not isinstance(problem, dict):
+            raise CloneError(f"{path} must hold an object, got {type(problem).__name__}")
         made.setdefault(parts[0], {})[parts[1]] = problem
     if not made:
         raise CloneError(f"the clone has no folder {root.name} with references")

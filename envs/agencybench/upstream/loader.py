@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import importlib.util
 import json
@@ -40,7 +41,7 @@ def load_clone(data: str | os.PathLike[str]) -> dict[str, Scenario]:
     Raises:
         CloneError: If there is no such folder, or a description cannot be read.
     """
-    root = Path(data)
+    root = Path(data).expanduser()
     if (root / "AgencyBench-v2").is_dir():
         root = root / "AgencyBench-v2"
     folders = [root / name for name in SCENARIOS]
@@ -61,11 +62,15 @@ def _description(path: Path, stamp: tuple[int, int]) -> tuple[str, dict[str, Any
     content = read_plain(path, _MOST_DESCRIPTION)
     try:
         value = json.loads(content)
+    except RecursionError:
+        raise CloneError(f"{path} is nested too deeply") from None
     except ValueError as error:
         raise CloneError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise CloneError(f"{path} must hold an object, got {type(value).__name__}")
-    return hashlib.sha256(content).hexdigest()[:16], value
+    # Git may have changed the ends of lines, and an editor have put a mark first.
+    plain = content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
+    return hashlib.sha256(plain).hexdigest()[:16], value
 
 
 def _scenario(root: Path, name: str, policy: UpstreamPolicy) -> Scenario:
@@ -89,6 +94,9 @@ def _scenario(root: Path, name: str, policy: UpstreamPolicy) -> Scenario:
     count = described.get("subtask_count")
     if type(count) is not int or not 1 <= count <= 50:
         raise CloneError(f"{path}: subtask_count must be an int from 1 to 50, got {count!r}")
+    if count > policy.tasks:
+        more = f"{name}/description.json has {count} tasks, of which {policy.tasks} are known here"
+        return Scenario(identity, capability, "", (), _nothing, policy.play, more)
     tasks = []
     for number in range(1, count + 1):
         key = f"subtask{number}"

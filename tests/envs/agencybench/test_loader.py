@@ -238,7 +238,11 @@ assert not any("/.env" in path for path in mine), mine
     run_ok(code, path=(ROOT,))
 
 
-@pytest.mark.parametrize("name", [".env", ".env.local", "eval_task.py", "query_1.json", "x.pyc"])
+@pytest.mark.parametrize(
+    "name",
+    [".env", ".env.local", ".ENV", ".Env.production", "prod.env", ".envrc", "eval_task.py",
+     "query_1.json", "x.pyc"],
+)  # fmt: skip
 def test_some_files_are_refused_by_name(tmp_path, name):
     write(tmp_path / name, "secret")
     with pytest.raises(CloneError, match="never read"):
@@ -271,9 +275,77 @@ def test_folders_that_are_no_clone_are_refused(tmp_path):
         ("[]", "must hold an object"),
         ('{"subtask_count": "5"}', "subtask_count must be an int"),
         ('{"subtask_count": 2, "subtask1": "a"}', "subtask2"),
+        (b'{"subtask_count": 1, "subtask1": "\xff"}', "not valid JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ("", "not valid JSON"),
     ],
 )
 def test_broken_descriptions_are_named(clone, content, match):
     write(clone / "AgencyBench-v2/MCP/scenario2/description.json", content)
-    with pytest.raises(CloneError, match=match):
+    with pytest.raises(CloneError, match=match) as raised:
         load(clone)
+    assert "MCP/scenario2/description.json" in str(raised.value)
+
+
+def test_a_description_with_more_tasks_than_are_known_makes_its_scenario_unavailable(clone):
+    tasks = {f"subtask{n}": "Do it." for n in range(1, 8)}
+    path = clone / "AgencyBench-v2/MCP/scenario2/description.json"
+    write(path, json.dumps({"subtask_count": 7, **tasks}))
+    made = load(clone)
+    assert "has 7 tasks, of which 5" in made["upstream/MCP/scenario2"].unavailable
+    write(path, json.dumps({"subtask_count": 3, **tasks}))
+    assert len(load(clone)["upstream/MCP/scenario2"].tasks) == 3
+
+
+def test_what_cannot_be_read_is_named(clone, tmp_path, monkeypatch):
+    import os
+
+    place = clone / "AgencyBench-v2/MCP/scenario2/desktop"
+    real = os.scandir
+
+    def refused(path):
+        if str(path).endswith("notes"):
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    assert "notes cannot be read" in load(clone)["upstream/MCP/scenario2"].unavailable
+    monkeypatch.undo()
+    with open(os.fsencode(place) + b"/a\xff.md", "wb"):
+        assert "no text" in load(clone)["upstream/MCP/scenario2"].unavailable
+
+
+def test_links_to_secrets_are_not_followed(clone):
+    from agentgym.dice import Dice
+
+    scenario = clone / "AgencyBench-v2/MCP/scenario2"
+    write(scenario / "desktop/.ENV", "KEY=secret")
+    (scenario / "desktop/notes/plain.md").symlink_to(scenario / ".env")
+    (scenario / "desktop/linked").symlink_to(scenario)
+    files = load(clone)["upstream/MCP/scenario2"].build(Dice(1)).files
+    assert list(files) == ["desktop/notes/a.md"]
+    (scenario / "description.json").unlink()
+    (scenario / "description.json").symlink_to(scenario / ".env")
+    with pytest.raises(CloneError, match=r"description\.json cannot be read"):
+        load(clone)
+
+
+@pytest.mark.data
+def test_ends_of_lines_make_no_other_version(data_dir, tmp_path):
+    for place in sorted((data_dir / "agencybench/AgencyBench-v2").glob("*/*/description.json")):
+        content = place.read_bytes().replace(b"\n", b"\r\n")
+        name = place.relative_to(data_dir / "agencybench")
+        write(tmp_path / "a clone" / name, b"\xef\xbb\xbf" + content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(load_clone(tmp_path / "a clone")) == 32
+
+
+def test_references_and_observations_of_another_form_are_named(tmp_path):
+    from envs.agencybench.upstream.files import read_references
+
+    for number, content in enumerate(("[1]", "{", "[" * 100_000)):
+        root = tmp_path / str(number)
+        write(root / "geometry/7/ex.json", content)
+        with pytest.raises(CloneError, match=r"ex\.json"):
+            read_references(root)

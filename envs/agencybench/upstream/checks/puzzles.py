@@ -32,7 +32,12 @@ def _answer(problem: Mapping[str, Any], family: str) -> Any:
     answer = problem.get("answer" if family == "geometry" else "label")
     # The references hold numbers and truth values as text here and there.
     if isinstance(answer, str) and family.startswith("graph_"):
-        return json.loads(answer.lower())
+        try:
+            return json.loads(answer.lower())
+        except ValueError:
+            answer = None
+    if answer is None:
+        raise Missing(f"a reference of {family} holds no answer")
     return answer
 
 
