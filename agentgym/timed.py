@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import gymnasium as gym
 
 from agentgym.guarded import env_maker
+from agentgym.registry import spec
 from agentgym.seats import EnvironmentHang
 
 __all__ = ["TimedEnv", "checked_maker", "timed_maker"]
@@ -153,11 +155,15 @@ def checked_maker(env_id: str, **env_args: Any) -> Callable[[], gym.Env[Any, Any
         **env_args: See :func:`timed_maker`.
 
     Raises:
-        Exception: Whatever the environment says of its arguments.
+        KeyError: If there is no such environment.
+        Exception: Whatever it says of its arguments.
     """
+    spec(env_id)
     make_env = timed_maker(env_id, **env_args)
     key = f"{env_id} {env_args!r}"
     if key not in _CHECKED:
-        make_env().close()
+        env = make_env()
+        with contextlib.suppress(Exception):  # says nothing of the arguments
+            env.close()
         _CHECKED.add(key)
     return make_env

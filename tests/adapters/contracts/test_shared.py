@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from adapter_battery import ENV_ID, SPEC
+from adapter_battery import ENV_ID, SPEC, BatteryDoors
 from templates import char_tokenizer
 
 import adapters.versions
@@ -20,6 +20,7 @@ from agentgym.guarded import env_maker
 from agentgym.policy import FinishReason
 from agentgym.prompts import make_renderer
 from agentgym.registry import load
+from agentgym.timed import checked_maker
 from agentgym.trajectory import EpisodeSpec, Trajectory, Turn
 
 agentgym.register(SPEC)
@@ -129,6 +130,16 @@ def test_wrong_arguments_are_told_before_episodes_are_lost_to_them():
         with pytest.raises(TypeError, match="'nope'"):
             EpisodePlayer(ENV_ID, char_tokenizer("compact"), turn_tokens=8, max_tokens=99, nope=1)
     EpisodePlayer(ENV_ID, char_tokenizer("compact"), turn_tokens=8, max_tokens=99, deadline=5.0)
+    with pytest.raises(KeyError, match="unknown environment 'Nowhere-v0'"):
+        checked_maker("Nowhere-v0")
+
+
+def test_one_that_fails_while_closing_can_be_made(monkeypatch):
+    def fail(_env):
+        raise OSError("close is broken")
+
+    monkeypatch.setattr(BatteryDoors, "close", fail)
+    checked_maker(ENV_ID, doors=3)().unwrapped.reset(seed=1)
 
 
 def test_a_prompt_names_its_row():
