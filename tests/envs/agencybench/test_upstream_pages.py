@@ -156,6 +156,26 @@ def test_a_page_that_tells_something_else_is_no_error_of_the_assessor(monkeypatc
                 assert made.score <= 0.3, (name, number, value, made.as_json())
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("Game/")])
+def test_a_log_need_not_tell_of_replays_where_the_task_leaves_it_open(name):
+    from envs.agencybench.upstream.checks.pages import played
+
+    point = next(point for point in played(name)[2].points if point.name == "log")
+    if name == "Game/scenario2":
+        return  # its log is looked at by rules of its own
+    words = ["H8", "H9", "I8", "I9", "J8", "J9", "K8", "K9", "L8", "A1", "B1", "A2", "B2", "A3"]
+    words += ["C3", "C4", "D3", "D4", "E3", "E4", "F3", "F4", "G3", "L2", "L3", "L4", "L5", "L1"]
+    words += ["near", "far"] * 3 + [f"R1C{n}" for n in range(1, 10)] + ["undo", "redo"]
+    log = "\n".join([*words, "replay_start", "replay_end"])
+    asked = name in ("Game/scenario3", "Game/scenario8")
+    if asked:
+        with pytest.raises(Unmet, match="nothing of the replay"):
+            point.judge({"log": log, "log2": log})
+    else:
+        point.judge({"log": log, "log2": log})
+    point.judge({"log": log, "log2": f"{log}\nreplay"})
+
+
 # Judging ----------------------------------------------------------------------------------------
 
 

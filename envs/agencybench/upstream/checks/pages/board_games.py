@@ -9,7 +9,7 @@ from envs.agencybench.browser import need
 from envs.agencybench.upstream.checks.pages.diagnostics import Diagnosed, diagnosed
 from envs.agencybench.upstream.checks.pages.judging import Ring
 from envs.agencybench.upstream.checks.pages.layout import Layout, Spot, first_task
-from envs.agencybench.upstream.checks.pages.scenes import PageTask, Step, press, tap
+from envs.agencybench.upstream.checks.pages.scenes import PageTask, Step, act, press, tap
 from envs.agencybench.upstream.checks.pages.stages import Ended, Saved, Turns, ended, saved, turns
 
 __all__ = ["TASKS"]
@@ -69,7 +69,8 @@ def _stones(
         saved(layout, Saved(
             at(*win[:3]), ("#save-game", "#load-game", "#reset-match"), storage, ("moves",),
             ("moves",), history, "app.serializeState()", "app.applyState", "app.resetMatch()",
-            "#last-move-indicator", at(*win), "app.getScoreboard()", {keys[0]: 1},
+            "#last-move-indicator", [*at(*win), act("app.checkWinner()")], "app.getScoreboard()",
+            {keys[0]: 1},
             (*((f"#scoreboard .{key}-wins", key) for key in keys),
              ("#scoreboard .draws", "draws")),
         )),
@@ -111,8 +112,8 @@ def _mines() -> tuple[PageTask, ...]:
         saved(layout, Saved(
             at("C3", "C4"), ("#save-field", "#load-field", "#reset-field"), "minesweeper-state",
             ("reveals",), ("reveals",), history, "app.serializeState()", "app.applyState",
-            "app.resetField()", "#last-reveal-indicator", at(*clear), "app.getScoreboard()",
-            {"cleared": 1},
+            "app.resetField()", "#last-reveal-indicator",
+            [*at(*clear), act("app.checkStatus()")], "app.getScoreboard()", {"cleared": 1},
             tuple((f"#scoreboard .{key}-count", key)
                   for key in ("cleared", "detonated", "abandoned")),
         )),
@@ -165,8 +166,8 @@ def _sudoku() -> tuple[PageTask, ...]:
         saved(layout, Saved(
             enter(("R1C1", 5), ("R1C2", 6)), ("#save-grid", "#load-grid", "#reset-puzzle"),
             "sudoku-state", ("entries",), ("entries",), history, "app.serializeState()",
-            "app.applyState", "app.resetPuzzle()", "#last-entry-indicator", enter(*row),
-            "app.getSolveStats()", {"solved": 1},
+            "app.applyState", "app.resetPuzzle()", "#last-entry-indicator",
+            [*enter(*row), act("app.checkSolution()")], "app.getSolveStats()", {"solved": 1},
             tuple((f"#scoreboard .{key}-count", key)
                   for key in ("solved", "invalid", "abandoned")),
         )),

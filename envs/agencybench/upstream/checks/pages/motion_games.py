@@ -129,7 +129,7 @@ def _snake() -> tuple[PageTask, ...]:
         ended(layout, Ended(
             path(*loop), "app.checkStatus()", over, None, [press("ARROW_UP")], history, 8,
             "app.exportLog()", (), ("pause", "resume", "replay"), sized=False, steps_back=False,
-            lines=9,
+            lines=9, marked=True,
         )),
         saved(layout, Saved(
             [*path("Right", "Down", "Left"), act("app.pause()")],
@@ -321,10 +321,12 @@ def _flapping() -> tuple[PageTask, ...]:
         first_task(layout),
         second,
         ended(layout, Ended(
-            [act(f"app.runScriptedCourse({json.dumps(frames)})")], "app.getRunSummary()", crashed,
+            [act(f"app.runScriptedCourse({json.dumps(frames)})"),
+             until("(app.getRunSummary()||{}).outcome==='crashed'", 6)],
+            "app.getRunSummary()", crashed,
             ("#run-banner", "Crashed!"), [press("SPACE")], history, 6, "app.exportLog()", (),
             ("rewind", "resume", "instant-replay"), 280.0, sized=False, steps_back=False, lines=7,
-            wait=1.5,
+            wait=1.5, marked=True,
         )),
         saved(layout, Saved(
             [*fly, pause(0.8)], ("#save-flight", "#load-flight", "#reset-flight"), "flappy-state",
