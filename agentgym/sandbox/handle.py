@@ -18,7 +18,7 @@ __all__ = ["Died", "Handle"]
 
 _WATCH_SECONDS = 0.2
 _GENTLE_SECONDS = 10.0
-_MAX_REPORT = 1 << 20
+_MAX_REPORT = 16 << 20
 _CHUNK = 1 << 16
 #: Seconds that a sandbox may take to come up.
 START_SECONDS = 60.0
@@ -210,7 +210,7 @@ def _collect(fd: int, into: bytearray) -> bool:
 
     Of one that is written without end only so much is read at a time as anybody wants of it.
     """
-    for _ in range(2 * _MAX_REPORT // _CHUNK):
+    for _ in range(_MAX_REPORT // _CHUNK + 64):
         try:
             data = os.read(fd, _CHUNK)
         except BlockingIOError:

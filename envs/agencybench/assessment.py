@@ -166,7 +166,9 @@ class Assessment:
         )
         if result.status is Status.DIED:
             raise SandboxError(f"the sandbox of a check ended: {result.message}")
-        if not result.report:
+        if not result.report.strip():
+            if result.report:
+                raise Unmet(f"the program that calls it was ended: {result.message}")
             if result.ok or (result.status is Status.ERROR and "Traceback" in result.stderr):
                 raise SandboxError(f"a check's program failed: {result.stderr[-400:]}")
             raise Unmet(f"the program that calls it was ended: {result.message}")

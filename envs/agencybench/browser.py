@@ -7,6 +7,7 @@ import importlib.util
 import json
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +22,7 @@ __all__ = [
     "Picture",
     "browse",
     "browser_missing",
+    "colour_of",
     "keep",
     "look",
     "need",
@@ -35,6 +37,8 @@ _LIMITS = Limits(memory=3 << 30, address_space=0, processes=400, open_files=2048
 #: look before the browser is killed from outside, which is no fault of the page.
 PATIENCE = 25.0
 MOST_SECONDS = 300.0
+#: Seconds of one step that no machine takes by itself.
+_SLOW = 10.0
 
 
 @cache
@@ -64,11 +68,14 @@ def browse(
 ) -> list[Answer]:
     """Open the workspace in a browser and play steps.
 
-    Steps: ``open PATH``, ``reload``, ``js SCRIPT ARGUMENTS…`` (with ``return``), ``click
-    SELECTOR``, ``tap SCRIPT`` (a press of the mouse where the script says: ``[x, y]`` or ``{x, y}``
-    in the viewport), ``focus SELECTOR``, ``keys KEY…``, ``wait SECONDS``, ``until SCRIPT SECONDS``
-    (whether it came true), ``viewport WIDTH HEIGHT``, ``screenshot`` (base64 PNG) and ``console``
-    (what was logged since). ``Math.random`` of the page is seeded.
+    Steps: ``open PATH``; ``reload``; ``js SCRIPT ARGUMENTS…`` (with ``return``; it speaks with the
+    page's own scripts); ``see SCRIPT ARGUMENTS…`` (apart from them, so that they cannot deceive
+    it); ``until SCRIPT SECONDS`` and ``await SCRIPT SECONDS`` (whether it came true, as ``js`` and
+    as ``see``); ``write PATH TEXT`` (change a file that is served); ``click SELECTOR``; ``tap
+    SCRIPT`` (a press of the mouse where the script says: ``[x, y]`` or ``{x, y}`` in the viewport);
+    ``focus SELECTOR``; ``keys KEY…``; ``wait SECONDS``; ``viewport WIDTH HEIGHT``; ``screenshot``
+    (base64 PNG of the viewport; with ``page`` of the whole page); and ``console`` (what was logged
+    since). ``Math.random`` of the page is seeded.
 
     Returns:
         One answer a step; those that a page that hangs did not let come are errors.
@@ -94,18 +101,24 @@ def browse(
     if result.status is Status.DIED or not first:
         last = result.stderr.strip().splitlines()[-1:] or [result.message]
         raise SandboxError(f"the browser did not start: {last[0][:300]}")
-    answers = []
+    answers, slowest = [], 0.0
     for line in lines:
         try:
             told = json.loads(line)
         except ValueError:
             break
+        slowest = max(slowest, told.get("seconds", 0.0))
         answers.append(Answer(told.get("value"), told.get("error")))
         if told.get("hangs"):
             late = Answer(error="the page hung before")
             return answers + [late] * (len(steps) - len(answers))
     if len(answers) < len(steps):
-        raise SandboxError(f"the browser was ended: {result.message}")
+        # A page that takes all memory, or seconds for each step, has to answer for it.
+        greedy = result.status in (Status.MEMORY, Status.DISK, Status.OUTPUT)
+        if not greedy and not (result.status is Status.TIMEOUT and slowest > _SLOW):
+            raise SandboxError(f"the browser was ended: {result.message}")
+        late = Answer(error=f"the page was ended: {result.message}")
+        answers += [late] * (len(steps) - len(answers))
     return answers
 
 
@@ -179,6 +192,17 @@ class Picture:
         row = self.rows[min(self.height - 1, max(0, int(y)))]
         start = 3 * min(self.width - 1, max(0, int(x)))
         return row[start], row[start + 1], row[start + 2]
+
+
+def colour_of(picture: Picture, box: Sequence[float]) -> tuple[int, int, int]:
+    """The colour of most of the pixels in the middle of a box ``[x, y, width, height]``."""
+    x, y, width, height = box
+    counts: Counter[tuple[int, int, int]] = Counter()
+    for row in range(12):
+        for column in range(12):
+            part = 0.2 + 0.6 * (row + 0.5) / 12, 0.2 + 0.6 * (column + 0.5) / 12
+            counts[picture.at(x + width * part[1], y + height * part[0])] += 1
+    return counts.most_common(1)[0][0]
 
 
 def read_png(content: bytes) -> Picture:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import http.client
 import json
 import os
 import urllib.error
@@ -103,7 +104,7 @@ class ChatEndpoint:
             text = reply["choices"][0]["message"]["content"]
         except urllib.error.HTTPError as error:
             raise JudgeError(f"the endpoint answers with status {error.code}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
             # The error may quote the request, and that the key.
             raise JudgeError(f"the endpoint cannot be used: {type(error).__name__}") from None
         except (KeyError, IndexError, TypeError):
@@ -138,7 +139,9 @@ def read_ruling(text: str) -> Ruling:
     known = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     inside = float(confidence) if known and 0 <= confidence <= 1 else None
     comment = value.get("comment")
-    return Ruling(score, comment[:600] if isinstance(comment, str) else "", inside)
+    # JSON can hold halves of letters, which no file and no socket takes.
+    words = comment[:600].encode("utf-8", "replace").decode() if isinstance(comment, str) else ""
+    return Ruling(score, words, inside)
 
 
 class Judge:

@@ -17,13 +17,46 @@ from typing import Any
 PAYLOAD: Any = globals().get("PAYLOAD")
 
 _REPORT_FD = 3
-_PR_SET_DUMPABLE = 4
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 
 
 def hide() -> None:
     """Keep other processes of the same user out of this one's memory and descriptors."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def adopt() -> None:
+    """Become the parent of every process below whose own parent ends, however it was hidden."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_all() -> None:
+    """Kill every process below this one; :func:`adopt` comes first."""
+    for _ in range(200):
+        parents = {}
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+                if state != b"Z":
+                    parents[int(name)] = int(parent)
+        below, found = {os.getpid()}, {os.getpid()}
+        while found:
+            found = {pid for pid, parent in parents.items() if parent in below} - below
+            below |= found
+        if len(below) == 1:
+            return
+        for pid in below - {os.getpid()}:
+            with contextlib.suppress(OSError):
+                os.kill(pid, 9)
+        time.sleep(0.005)
+
+
+def begin() -> None:
+    """Tell the judge that the agent's code runs from here on: what goes wrong is its doing."""
+    with contextlib.suppress(OSError):
+        os.write(_REPORT_FD, b"\n")
 
 
 def report(value: Any) -> None:
@@ -37,6 +70,7 @@ class Lines:
     """A child process that is spoken with line by line, each line within a deadline."""
 
     def __init__(self, argv: list[str], **more: Any) -> None:
+        begin()
         self.process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,

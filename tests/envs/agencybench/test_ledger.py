@@ -6,6 +6,7 @@ import json
 
 import pytest
 from agency_world import score, solution, world_of
+from ledger_services import ASYNCIO, DAEMON, FORGETFUL_FOLDER, SQLITE, odd
 
 from agentgym.sandbox import shared_sandbox
 
@@ -120,3 +121,72 @@ def test_books_that_are_not_kept_are_found_out(sandbox):
     torn = server(replace=[("        self.journal.truncate(good)\n", "")])
     values = {r.id: r.value for r in score(ID, world, 2, torn, sandbox=sandbox).results}
     assert (values["kept"], values["torn"]) == (1.0, 0.5)
+
+
+# Other ways ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [ASYNCIO, SQLITE], ids=["asyncio", "sqlite"])
+def test_right_services_of_another_make(sandbox, text):
+    world = world_of(ID)
+    # Of the agent's own trials.
+    left = {"data/journal.jsonl": '{"t": "open", "id": "x", "name": "old", "opening": 5}\n{"t'}
+    for task in TASKS:
+        made = score(ID, world, task, {"server.py": text, **left}, sandbox=sandbox)
+        assert made.score == 1.0, made.as_json()
+
+
+def test_data_of_the_agents_own_trials_does_no_harm(sandbox):
+    text = json.dumps({"kind": "account", "id": "a1", "name": "mine", "balance": 1}) + "\n"
+    files = server() | {"data/journal.jsonl": text}
+    made = score(ID, world_of(ID), 0, files, sandbox=sandbox)
+    assert made.score == 1.0, made.as_json()
+
+
+def test_a_hidden_process_does_not_survive_the_kill(sandbox):
+    """Durability is not had by hiding from the kill."""
+    world = world_of(ID)
+    inner = server()["server.py"].replace(
+        '        self.journal.write(json.dumps(entry).encode() + b"\\n")\n', ""
+    )
+    files = {"server.py": DAEMON, "inner.py": inner}
+    assert score(ID, world, 1, files, sandbox=sandbox).score == 1.0
+    made = score(ID, world, 2, files, sandbox=sandbox)
+    assert (made.score, made.error) == (0.0, False), made.as_json()
+
+
+def test_what_lies_elsewhere_is_not_kept_for_the_folder(sandbox):
+    values = score(ID, world_of(ID), 2, server(replace=[FORGETFUL_FOLDER]), sandbox=sandbox)
+    assert values.score <= 0.6
+    assert {r.id: r.value for r in values.results}["kept"] == 0.0
+
+
+ODD = ['[1, "x", {}]', '"text"', '{"id": [1], "balance": "5"}', '{"id": "\\ud800/../" * 9}',
+       '[{"id": "a", "balance": None}, 5]', "None", '{"transfers": [{"key": []}], "balances": []}',
+       '{"id": {"a": 1}, "balance": 1e400, "name": None}']  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_odd_answers_are_no_errors_of_the_assessor(sandbox, value):
+    for task in TASKS:
+        made = score(ID, world_of(ID), task, {"server.py": odd(value)}, sandbox=sandbox)
+        assert (made.error, made.score) == (False, 0.0), made.as_json()
+
+
+def test_a_service_that_takes_all_processes_is_no_error_of_the_assessor(sandbox):
+    text = ODD_FORKS + server()["server.py"]
+    for task in (0, 2):
+        made = score(ID, world_of(ID), task, {"server.py": text}, sandbox=sandbox)
+        assert (made.error, made.score < 0.3) == (False, True), made.as_json()
+
+
+ODD_FORKS = """
+import os, threading, time
+for _ in range(400):
+    try:
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(600)
+    except OSError:
+        break
+"""

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentgym.dice import Dice
 from envs.agencybench.assessment import Assessment, Unmet
-from envs.agencybench.browser import Answer, keep, look, need, read_png, value_of
+from envs.agencybench.browser import Answer, colour_of, keep, look, need, read_png, value_of
 from envs.agencybench.scenario import Finding, Scenario, World
 from envs.agencybench.scenarios.lightgrid import puzzle
 from envs.agencybench.scenarios.page import page_scenario
@@ -67,7 +67,8 @@ _QUERIES = (
     (
         "Help. `game.hint()` gives `{row, col}` of a move of a shortest solution, null where "
         "all is "
-        "off. `game.save()` and `game.load()` keep board, moves and history across a reload; "
+        "off. `game.save()` and `game.load()` keep board, moves and history across a reload, by "
+        "`localStorage`; "
         "`game.load()` gives false and changes nothing where what is stored is broken. "
         "`game.exportLog()` gives the moves as JSON text: a list of `{row, col}`.",
         "- hints: 0.4\n- save and load: 0.3\n- broken storage: 0.1\n- the log: 0.2",
@@ -85,6 +86,7 @@ const s = getComputedStyle(e), b = e.getBoundingClientRect();
 return s.display !== 'none' && s.visibility !== 'hidden' && +s.opacity > 0.1
   && b.width * b.height > 0;
 """
+_HIDDEN = f"return !(() => {{ {_SHOWN} }})();"
 _BOARD = """
 return [...document.querySelectorAll('[data-cell]')].map(e => {
   const b = e.getBoundingClientRect();
@@ -95,15 +97,23 @@ _LIT = """
 return Array.from({length: 5}, (_, r) => Array.from({length: 5}, (_, c) =>
   +(document.querySelector(`[data-cell="${r},${c}"]`).getAttribute('aria-pressed') === 'true')));
 """
+# Every state that the board shows, with its time; nobody can tell this clock another time.
 _WATCH = """
-window.__seen = [];
-new MutationObserver(() => window.__seen.push([performance.now(), window.game.moves()]))
-  .observe(document.body, {subtree: true, attributes: true, attributeFilter: ['aria-pressed']});
+const shown = () => [...document.querySelectorAll('[data-cell]')]
+  .map(e => +(e.getAttribute('aria-pressed') === 'true')).join('');
+let last = shown();
+window.seen = [];
+new MutationObserver(() => {
+  const now = shown();
+  if (now !== last) window.seen.push(performance.now());
+  last = now;
+}).observe(document.documentElement,
+           {subtree: true, childList: true, attributes: true, attributeFilter: ['aria-pressed']});
 """
-# The replay is over: the board has changed, and not for a while.
+# The replay is over: the board has changed for each move and the start, and not for a while.
 _STILL = """
-const seen = window.__seen;
-return seen.length >= 6 && performance.now() - seen[seen.length - 1][0] > 1500;
+const seen = window.seen, quiet = performance.now() - seen[seen.length - 1];
+return seen.length >= 6 && quiet > (seen.length >= 7 ? 1500 : 4000);
 """
 
 
@@ -129,12 +139,12 @@ def _random_state(dice: Dice) -> int:
 def _first(assessment: Assessment) -> dict[str, Any]:
     dice = assessment.dice("board")
     states = [_random_state(dice) for _ in range(3)]
-    steps: list[Any] = [["js", _BOARD], _STATE]
+    steps: list[Any] = [["see", _BOARD], _STATE]
     for state in states:
-        steps += [["js", _SET, puzzle.as_rows(state)], _STATE, ["js", _LIT]]
+        steps += [["js", _SET, puzzle.as_rows(state)], _STATE, ["see", _LIT]]
     corner = [[1, 0, 0, 0, 0], *[[0] * 5] * 4]
-    steps += [["js", _SET, corner], ["js", _BOARD], ["screenshot"]]
-    steps += [["js", "window.game.init(); window.game.init()"], ["js", _BOARD]]
+    steps += [["js", _SET, corner], ["see", _BOARD], ["wait", 0.6], ["screenshot", "page"]]
+    steps += [["js", "window.game.init(); window.game.init()"], ["see", _BOARD]]
     steps += [["js", _SET, puzzle.as_rows(states[0])], _STATE, ["js", "return window.game.size"]]
     return {"states": states, "answers": look(assessment, steps)}
 
@@ -174,15 +184,11 @@ def _cells(assessment: Assessment) -> Finding:
 
 def _colours(assessment: Assessment) -> Finding:
     answers = _once(assessment)["answers"]
-    boxes, shot = _boxes(answers[12]), base64.b64decode(value_of(answers[13]))
+    boxes, shot = _boxes(answers[12]), base64.b64decode(value_of(answers[14]))
     keep(assessment, "board.png", shot)
     picture = read_png(shot)
 
-    def middle(name: str) -> tuple[int, int, int]:
-        x, y, width, height = boxes[name]
-        return picture.at(x + width / 2, y + height / 2)
-
-    on, off, other = middle("0,0"), middle("4,4"), middle("2,3")
+    on, off, other = (colour_of(picture, boxes[name]) for name in ("0,0", "4,4", "2,3"))
     need(off == other, "lights that are off differ in colour")
     distance = sum(abs(a - b) for a, b in zip(on, off, strict=True))
     need(distance >= 90, f"on and off differ by {distance} of 765 in colour")
@@ -203,8 +209,8 @@ def _states(assessment: Assessment) -> Finding:
 def _init(assessment: Assessment) -> Finding:
     found = _once(assessment)
     answers = found["answers"]
-    _boxes(answers[15])
-    need(_bits(answers[17]) == found["states"][0], "game.set does nothing after game.init")
+    _boxes(answers[16])
+    need(_bits(answers[18]) == found["states"][0], "game.set does nothing after game.init")
     return Finding(1.0)
 
 
@@ -268,15 +274,16 @@ def _played(assessment: Assessment) -> dict[str, Any]:
     moves = [cell for cell in range(25) if solved and solved[0] >> cell & 1]
     steps: list[Any] = [["js", f"window.game.scramble({seeds[1]})"], _STATE]
     for cell in moves:
-        steps += [["js", _SHOWN], _click(*divmod(cell, 5))]
+        steps += [["see", _SHOWN], _click(*divmod(cell, 5))]
+    # It may take a moment to come and to go.
     steps += [
-        ["js", _SHOWN],
+        ["await", _SHOWN, 2],
         _STATE,
         _click(1, 1),
         _STATE,
         ["js", f"window.game.scramble({seeds[2]})"],
     ]
-    steps += [["js", _SHOWN], _STATE]
+    steps += [["await", _HIDDEN, 2], _STATE]
     return {"boards": boards, "moves": moves, "answers": look(assessment, steps)}
 
 
@@ -301,7 +308,7 @@ def _play(part: str) -> _Run:
         if part == "blocked":
             need(_bits(answers[end + 3]) == 0, "a click after the end changes the board")
             need(_bits(answers[-1]) == boards[2], "the next scramble does not start anew")
-        need(value_of(answers[-2]) is False, "the banner stays after the next scramble")
+        need(value_of(answers[-2]) is True, "the banner stays after the next scramble")
         return Finding(1.0)
 
     return run
@@ -334,12 +341,12 @@ def _history(assessment: Assessment) -> dict[str, Any]:
         steps += [step, _STATE, _MOVES]
     steps += [go[4], redo, _STATE, _MOVES, *([undo] * 9), _STATE, _MOVES]
     branch = states[3] ^ puzzle.effect(cells[4])
-    replayed: list[Any] = [["js", _SET, puzzle.as_rows(state)], *go, ["js", _WATCH]]
+    replayed: list[Any] = [["js", _SET, puzzle.as_rows(state)], *go, ["see", _WATCH]]
     replayed += [
         ["js", "window.game.replay()"],
-        ["until", _STILL, 20],
+        ["await", _STILL, 20],
         _STATE,
-        ["js", "return window.__seen"],
+        ["see", "return window.seen"],
         _MOVES,
     ]
     answers = look(assessment, [*steps, *replayed])
@@ -371,13 +378,9 @@ def _undone(part: str) -> _Run:
         if part == "replay":
             need(_bits(answers[-3]) == states[-1], "the replay does not end where the moves did")
             need(value_of(answers[-1])[0] == 6, "the replay loses moves")
-            seen = value_of(answers[-2])
-            times = [seen[0][0]] if seen else []
-            for moment, _ in seen:
-                if moment - times[-1] > 20:  # changes of one move come together
-                    times.append(moment)
-            gaps = [b - a for a, b in itertools.pairwise(times)]
+            times = value_of(answers[-2])
             need(len(times) in (6, 7), f"the replay shows {len(times)} changes of the board")
+            gaps = [b - a for a, b in itertools.pairwise(times[-6:])]  # the start is no move
             # A timer may be early by a rounding.
             need(min(gaps) >= 148, f"moves follow each other after {min(gaps):.0f} ms")
         return Finding(1.0)

@@ -10,7 +10,15 @@ from typing import Any
 
 from agentgym.dice import Dice
 from envs.agencybench.assessment import Assessment
-from envs.agencybench.browser import Answer, keep, look, need, read_png, value_of
+from envs.agencybench.browser import (
+    Answer,
+    colour_of,
+    keep,
+    look,
+    need,
+    read_png,
+    value_of,
+)
 from envs.agencybench.scenario import Finding, Scenario, World
 from envs.agencybench.scenarios.page import page_scenario
 
@@ -46,8 +54,9 @@ _QUERIES = (
         "total: 0.2\n- keyboard: 0.3",
     ),
     (
-        "Memory. What was chosen is there again after a reload. Where what is stored is broken, or "
-        "names seats that are taken or do not exist, the page works, without those seats.",
+        "Memory. What was chosen is there again after a reload, by `localStorage`. Where what is "
+        "stored is broken, or names seats that are taken meanwhile or do not exist, the page "
+        "works, without those seats.",
         "- after a reload: 0.5\n- broken storage: 0.3\n- seats that cannot be: 0.2",
     ),
     (
@@ -62,7 +71,7 @@ _QUERIES = (
 )
 
 _Run = Callable[[Assessment], Finding]
-_READY = ["until", "return document.querySelectorAll('[data-seat]').length >= 96", 8]
+_READY = ["await", "return document.querySelectorAll('[data-seat]').length >= 96", 8]
 _SEATS = """
 return [...document.querySelectorAll('[data-seat]')].map(e => {
   const b = e.getBoundingClientRect();
@@ -71,30 +80,42 @@ return [...document.querySelectorAll('[data-seat]')].map(e => {
 });
 """
 _CHOSEN = [
-    "js",
+    "see",
     "return [[...document.querySelectorAll('[data-seat][aria-pressed=\"true\"]')]"
     ".map(e => e.dataset.seat).sort(), document.querySelector('#total').textContent.trim()]",
 ]
 _PATCHES = """
-const middle = e => {
+const box = e => {
   const b = e.getBoundingClientRect();
-  return [b.x + b.width / 2, b.y + b.height / 2];
+  return [b.x + window.scrollX, b.y + window.scrollY, b.width, b.height];
 };
 return Object.fromEntries([...document.querySelectorAll('#legend [data-kind]')]
-  .map(e => [e.dataset.kind, middle(e.querySelector('i') || e)]));
+  .map(e => [e.dataset.kind, box(e.querySelector('i') || e)]));
 """
 _STAGE = """
 const b = document.querySelector('#stage').getBoundingClientRect();
 return [b.y, b.bottom, b.height];
 """
 _CONTRAST = """
-const parse = text => (text.match(/[\\d.]+/g) || []).map(Number);
-const behind = e => {
-  for (; e; e = e.parentElement) {
-    const [r, g, b, a = 1] = parse(getComputedStyle(e).backgroundColor);
-    if (a > 0.99) return [r, g, b];
-  }
-  return [255, 255, 255];
+const brush = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+const parse = text => {  // any colour that the browser knows
+  brush.clearRect(0, 0, 1, 1);
+  brush.fillStyle = '#000';
+  brush.fillStyle = text;
+  brush.fillRect(0, 0, 1, 1);
+  const [r, g, b, a] = brush.getImageData(0, 0, 1, 1).data;
+  return [r, g, b, a / 255];
+};
+const over = (top, low) => [0, 1, 2].map(n => top[n] * top[3] + low[n] * (1 - top[3]));
+const stops = /(?:rgba?|hsla?|lab|lch|oklab|oklch|color)\\([^()]*\\)|#[0-9a-f]{3,8}/gi;
+const behind = e => {  // every colour that may lie behind
+  if (!e) return [[255, 255, 255]];
+  const s = getComputedStyle(e), plain = parse(s.backgroundColor);
+  let below = plain[3] > 0.99 ? [plain] : behind(e.parentElement).map(low => over(plain, low));
+  if (s.backgroundImage.includes('gradient'))
+    below = (s.backgroundImage.match(stops) || []).map(parse)
+      .flatMap(stop => below.map(low => over(stop, low))).slice(0, 50);
+  return below.length ? below : [[255, 255, 255]];
 };
 const light = ([r, g, b]) => {
   const f = v => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
@@ -107,16 +128,19 @@ while (walk.nextNode()) {
   if (!walk.currentNode.textContent.trim() || ['SCRIPT', 'STYLE'].includes(e.tagName)) continue;
   const b = e.getBoundingClientRect();
   if (!b.width || !b.height) continue;
-  const front = parse(getComputedStyle(e).color).slice(0, 3);
-  const [x, y] = [light(front), light(behind(e))].sort((p, q) => q - p);
-  worst.push([(x + 0.05) / (y + 0.05), walk.currentNode.textContent.trim().slice(0, 20)]);
+  const front = parse(getComputedStyle(e).color);
+  for (const low of behind(e)) {
+    const [x, y] = [light(over(front, low)), light(low)].sort((p, q) => q - p);
+    worst.push([(x + 0.05) / (y + 0.05), walk.currentNode.textContent.trim().slice(0, 20)]);
+  }
 }
 worst.sort((p, q) => p[0] - q[0]);
 return [worst.length, worst[0]];
 """
 _FOCUS = """
 const e = document.activeElement, s = getComputedStyle(e);
-const outlined = s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2;
+const own = !['none', 'auto'].includes(s.outlineStyle) && parseFloat(s.outlineWidth) >= 1;
+const outlined = own || (s.outlineStyle === 'auto' && parseFloat(s.outlineWidth) >= 2);
 return [e.dataset.seat || '', outlined, s.boxShadow];
 """
 _REQUESTS = """
@@ -157,17 +181,20 @@ def _is_chosen(answer: Answer, names: list[str], plan: dict[str, Any]) -> None:
 
 def _mapped(assessment: Assessment) -> dict[str, Any]:
     plan = _plan(assessment.dice("map"))
-    steps: list[Any] = [_READY, ["js", _SEATS], ["js", _STAGE], ["js", _PATCHES], ["screenshot"]]
+    steps: list[Any] = [_READY, ["see", _SEATS], ["see", _STAGE], ["see", _PATCHES]]
+    steps += [["wait", 0.5], ["screenshot", "page"]]
     return {"plan": plan, "answers": look(assessment, steps, files=_with(assessment, plan))}
 
 
-def _boxes(answer: Answer, least: float, most: float) -> dict[str, list[float]]:
+def _boxes(
+    answer: Answer, least: float, most: float, lowest: float = 0.0
+) -> dict[str, list[float]]:
     seats = value_of(answer)
     need(isinstance(seats, list) and len(seats) == 96, f"there are {len(seats)} seats, not 96")
     boxes = {seat[0]: seat[3:] for seat in seats}
     need(sorted(boxes) == sorted(_NAMES), "data-seat does not run from A1 to H12")
     for name, (_, _, width, height) in boxes.items():
-        fits = least <= width <= most and least <= height <= most
+        fits = least <= width <= most and (lowest or least) <= height <= most
         need(fits, f"seat {name} is {width:.0f} x {height:.0f}")
     places = sorted(boxes.values())
     for n, (x, y, width, height) in enumerate(places):
@@ -205,22 +232,21 @@ def _map(part: str) -> _Run:
         if part in ("taken", "colours"):
             need(marked == plan["taken"], "seats that are taken are not marked as in seats.json")
         if part == "colours":
-            shot = base64.b64decode(value_of(answers[4]))
+            shot = base64.b64decode(value_of(answers[5]))
             keep(assessment, "map.png", shot)
             picture, patches = read_png(shot), value_of(answers[3])
             need(set(patches) == {"free", "taken", "selected"}, "the legend's kinds")
 
-            def colour(name: str) -> tuple[int, int, int]:
-                x, y, width, height = boxes[name]
-                return picture.at(x + width / 2, y + height * 0.12 + 2)  # beside the label
-
             free = next(name for name in _NAMES if name not in plan["taken"])
-            pair = {"free": colour(free), "taken": colour(plan["taken"][0])}
+            pair = {
+                "free": colour_of(picture, boxes[free]),
+                "taken": colour_of(picture, boxes[plan["taken"][0]]),
+            }
             need(_distance(*pair.values()) >= 60, "free and taken seats look alike")
             for kind, seen in pair.items():
-                patch = picture.at(*patches[kind])
+                patch = colour_of(picture, patches[kind])
                 need(_distance(seen, patch) <= 12, f"the legend's {kind} has another colour")
-            selected = picture.at(*patches["selected"])
+            selected = colour_of(picture, patches["selected"])
             need(min(_distance(selected, c) for c in pair.values()) >= 60, "selected looks alike")
         return Finding(1.0)
 
@@ -243,7 +269,7 @@ def _picked(assessment: Assessment) -> dict[str, Any]:
     steps += [*map(_click, free[2:8]), _CHOSEN]  # 8 to 14; the last is one too many
     steps += [_click(free[2]), _click(free[7]), _CHOSEN]  # 15 to 17
     keys: list[Any] = [_READY, ["focus", '[data-seat="C4"]'], ["keys", "ARROW_RIGHT", "ARROW_DOWN"]]
-    where = ["js", "return document.activeElement.dataset.seat || ''"]
+    where = ["see", "return document.activeElement.dataset.seat || ''"]
     keys += [where, ["keys", "ARROW_LEFT", "ARROW_LEFT", "ARROW_UP", "ARROW_UP"], where]  # 3 to 5
     keys += [
         ["focus", f'[data-seat="{free[0]}"]'],
@@ -294,21 +320,28 @@ def _pick(part: str) -> _Run:
 # Task 3 -----------------------------------------------------------------------------------------
 
 
+_BROKEN = ("{oops", "null", '"text"', '[1, null, {"a": []}]')
+# On another page: what a page stores as it goes must not undo it.
+_AWAY = ["open", "seats.json"]
+_BACK = [["open", "index.html"], _READY]
+_STORES = "for (const store of [localStorage, sessionStorage]) for (const k of Object.keys(store)) "
+_SPOIL = _STORES + "store.setItem(k, arguments[0])"
+_SWAP = _STORES + "store.setItem(k, store.getItem(k).replaceAll(arguments[0], arguments[1]))"
+
+
 def _kept(assessment: Assessment) -> dict[str, Any]:
     dice = assessment.dice("kept")
     plan = _plan(dice)
     free = list(dice.draw([name for name in _NAMES if name not in plan["taken"]], 3))
-    swap = (
-        "for (const k of Object.keys(localStorage)) localStorage.setItem(k, "
-        "localStorage.getItem(k).replaceAll(arguments[0], arguments[1]))"
-    )
-    spoil = "for (const k of Object.keys(localStorage)) localStorage.setItem(k, arguments[0])"
+    later = {**plan, "taken": sorted([*plan["taken"], free[0]])}
     steps: list[Any] = [_READY, *map(_click, free), _CHOSEN, ["reload"], _READY, _CHOSEN]  # 0 to 7
-    steps += [["js", swap, free[0], plan["taken"][0]], ["reload"], _READY, _CHOSEN]  # 8 to 11
-    for broken in ("{oops", "null", '"text"', '[1, null, {"a": []}]'):
-        steps += [["js", spoil, broken], ["reload"], _READY, _CHOSEN, _click(free[0]), _CHOSEN]
-        steps += [["js", spoil, "[]"], _click(free[0])]  # given back for the next
-    steps += [["js", "return window.__faults"]]
+    steps += [_AWAY, ["write", "seats.json", json.dumps(later)]]
+    steps += [["see", _SWAP, free[1], "Z99"], *_BACK, _CHOSEN]  # 8 to 13
+    steps += [["write", "seats.json", json.dumps(plan)]]  # 14
+    for broken in _BROKEN:
+        steps += [_AWAY, ["see", _SPOIL, broken], *_BACK, _CHOSEN]  # 15 to 19, and so on
+        steps += [_click(free[0]), _CHOSEN, _click(free[0])]  # given back for the next
+    steps += [["console"]]
     return {
         "plan": plan,
         "free": free,
@@ -323,13 +356,17 @@ def _keep(part: str) -> _Run:
         _is_chosen(answers[4], free, plan)
         _is_chosen(answers[7], free, plan)
         if part == "cannot":
-            names, _ = _shown(answers[11])
-            need(set(names) <= set(free[1:]), "a seat that is taken is chosen after a reload")
+            names, _ = _shown(answers[13])
+            need(free[0] not in names, "a seat that is taken is chosen after a reload")
+            # Where seats are stored by another name than their own, nothing was changed.
+            need(free[2] in names and set(names) <= set(free[1:]), "other seats are chosen then")
+            _is_chosen(answers[13], names, plan)
         if part == "broken":
-            for n in range(4):
-                _is_chosen(answers[15 + 8 * n], [], plan)
-                _is_chosen(answers[17 + 8 * n], free[:1], plan)
-            need(value_of(answers[-1]) == [], "broken storage raises an error")
+            for n in range(len(_BROKEN)):
+                _is_chosen(answers[19 + 8 * n], [], plan)
+                _is_chosen(answers[21 + 8 * n], free[:1], plan)
+            loud = [line for line in value_of(answers[-1]) if "Uncaught" in line]
+            need(not loud, f"broken storage raises an error: {loud[:1]}")
         return Finding(1.0)
 
     return run
@@ -341,19 +378,19 @@ def _keep(part: str) -> _Run:
 def _open_to_all(assessment: Assessment) -> dict[str, Any]:
     plan = _plan(assessment.dice("all"))
     free = [name for name in _NAMES if name not in plan["taken"]]
-    steps: list[Any] = [_READY, _click(free[0]), ["js", _CONTRAST]]  # 0 to 2
+    steps: list[Any] = [_READY, _click(free[0]), ["see", _CONTRAST]]  # 0 to 2
     steps += [["focus", f'[data-seat="{free[5]}"]'], ["keys", "ARROW_RIGHT", "ARROW_LEFT"]]
-    steps += [["js", _FOCUS], ["js", "document.activeElement.blur()"]]  # 5, 6
+    steps += [["see", _FOCUS], ["js", "document.activeElement.blur()"]]  # 5, 6
     steps += [
         [
-            "js",
+            "see",
             f"return "
             f"getComputedStyle(document.querySelector('[data-seat=\"{free[5]}\"]')).boxShadow",
         ]
     ]
-    steps += [["console"], ["js", _REQUESTS], ["viewport", 375, 720], ["wait", 0.3]]  # 8 to 11
-    steps += [["js", "return [document.documentElement.scrollWidth, document.body.scrollWidth]"]]
-    steps += [["js", _SEATS], ["screenshot"], _CHOSEN]
+    steps += [["console"], ["see", _REQUESTS], ["viewport", 375, 720], ["wait", 0.3]]  # 8 to 11
+    steps += [["see", "return [document.documentElement.scrollWidth, document.body.scrollWidth]"]]
+    steps += [["see", _SEATS], ["screenshot"], _CHOSEN]
     return {
         "chosen": free[:1],
         "answers": look(assessment, steps, files=_with(assessment, plan)),
@@ -365,7 +402,7 @@ def _all(part: str) -> _Run:
     def run(assessment: Assessment) -> Finding:
         found = assessment.once("all", lambda: _open_to_all(assessment))
         answers = found["answers"]
-        boxes = _boxes(answers[13], 20, 44)
+        boxes = _boxes(answers[13], 20, 44, 10)
         need(_shown(answers[15])[0] == found["chosen"], "a click does not choose a seat")
         if part == "narrow":
             keep(assessment, "narrow.png", base64.b64decode(value_of(answers[14])))

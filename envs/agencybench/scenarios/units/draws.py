@@ -149,7 +149,7 @@ class Graph:
         target: Unit to reach.
         edges: Unit to neighbour to factor.
         factor: What is right; None where there is no route.
-        nearer: Units that are nearer to the source than the target is; all that can be reached
+        near: Units that are no farther from the source than the target is; all that can be reached
             where there is no route.
     """
 
@@ -157,7 +157,7 @@ class Graph:
     target: str
     edges: dict[str, dict[str, str]]
     factor: Fraction | None
-    nearer: frozenset[str]
+    near: frozenset[str]
 
 
 def graph(dice: Dice, routed: bool) -> Graph:
@@ -206,5 +206,5 @@ def _graph(dice: Dice, routed: bool) -> Graph | None:
     except NoRoute:
         factor = None
     far = distance.get(target, len(names))
-    nearer = frozenset(name for name, steps in distance.items() if steps < far)
-    return Graph(source, target, edges, factor, nearer)
+    near = frozenset(name for name, steps in distance.items() if steps <= far)
+    return Graph(source, target, edges, factor, near)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from envs.agencybench.inside.prelude import PAYLOAD, Lines, report
+from envs.agencybench.inside.prelude import PAYLOAD, Lines, begin, report
 
 CHILD = r"""
 import inspect, json, os, sys
@@ -92,6 +92,7 @@ def answers(calls: list[Any]) -> list[Any]:
 
 def commands(runs: list[list[str]]) -> list[Any]:
     """Exit code, output and errors of ``python -m units`` with each list of arguments."""
+    begin()
     made: list[Any] = []
     environment = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
     for arguments in runs:

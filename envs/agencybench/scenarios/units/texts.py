@@ -86,7 +86,7 @@ QUERIES = (
         "- `units.find_factor` as in `README.md`",
         "- the factor is right, or `NoRoute` is raised, on graphs with cycles: 0.4\n"
         "- and no unit is asked for twice: 0.3\n"
-        "- and the calls stay below the number of units nearer than the target: 0.3",
+        "- and no unit is asked for that is farther than the target: 0.3",
     ),
     (
         "Write the tests that were missing: `tests/test_*.py`, run by `python -m unittest`. They "
