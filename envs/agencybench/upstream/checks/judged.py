@@ -17,20 +17,27 @@ _MOST_OF_ONE = 12_000
 def workspace_text(assessment: Assessment) -> str:
     """The workspace's texts one after the other, long ones and the rest cut.
 
+    What was there at the start comes last, lest it leave no room for what was made.
+
     Raises:
         Unmet: If the workspace is empty.
     """
     parts, left = [], _MOST_CHARS
-    for path in sorted(assessment.files):
-        content = assessment.files[path]
+    start, files = assessment.world.files, assessment.files
+    order = sorted(files, key=lambda path: (start.get(path) == files[path], path))
+    for place, path in enumerate(order):
+        if left <= 0:
+            parts.append(f"[… {len(order) - place} more files left out]")
+            break
+        content = files[path]
         try:
             text = content.decode("utf-8")
         except UnicodeDecodeError:
             text = "[no text]"
-        cut = text[: min(_MOST_OF_ONE, max(0, left))]
+        cut = text[: min(_MOST_OF_ONE, left)]
         more = f"\n[… {len(text) - len(cut)} characters left out]" if len(cut) < len(text) else ""
         parts.append(f"--- {path} ({len(content)} bytes)\n{cut}{more}")
-        left -= len(cut)
+        left -= len(parts[-1]) + 1
     if not parts:
         raise Unmet("the workspace is empty")
     return "\n".join(parts)
