@@ -225,6 +225,26 @@ def test_a_report():
     assert scored("Research/scenario4", 2, {**files, path: invented}, WRITE).results[1].value == 0.0
 
 
+@pytest.mark.parametrize(
+    "heading", ["## 6. References", "VI. REFERENCES", "**References (IEEE)**", "7) References:"]
+)
+def test_headings_may_be_numbered_and_citations_grouped(heading):
+    files = {"workspace/web_info.json": SOURCES}
+    path = "workspace/ResearchSystem_ChatVsAgent.json"
+
+    def scores(*cited):
+        parts = [p.rpartition("[")[0] + c for p, c in zip(PARTS, cited, strict=True)]
+        made = report(parts)
+        text = made[0]["response"].replace("\n\nReferences\n", f"\n\n{heading}\n\n")
+        made[0]["response"] = text
+        verdict = scored("Research/scenario4", 2, {**files, path: made}, WRITE)
+        return [result.value for result in verdict.results[:2]]
+
+    assert scores("[1].", "[2], [3].", "[3, 4].", "[1]\u2013[5].", "on [0, 1] [5].") == [1.0, 1.0]
+    assert scores("[1].", "[2], [3].", "[3, 4].", "[1]-[9].", "[5].") == [1.0, 0.0]
+    assert scores("[1].", "[1].", "[1].", "[2, 3].", "[2-3].") == [1.0, 0.0]
+
+
 # Research/1 -------------------------------------------------------------------------------------
 
 SAMPLE = {f"data/test_data_{n}.json": {"task": "t", "input": "i", "size": 1} for n in (1, 2, 3)}

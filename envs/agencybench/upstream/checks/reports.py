@@ -141,10 +141,23 @@ def _response(assessment: Assessment, sections: Sections) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    found = re.search(r"(?im)^\W*references\W*$", text)
-    need(found is not None, "there is no section References")
-    assert found is not None
-    return text[: found.start()], text[found.end() :]
+    """The report before its last heading References, which may be numbered, and after it."""
+    heads = list(re.finditer(r"(?im)^[\W\d]*(?:[ivx]+\W+)?references\b.{0,20}$", text))
+    if not heads:
+        raise Unmet("there is no section References")
+    return text[: heads[-1].start()], text[heads[-1].end() :]
+
+
+def _cited(text: str) -> set[int]:
+    """Numbers in brackets: ``[1]``, ``[2, 3]`` and ``[4]-[6]`` or ``[4-6]``."""
+    made: set[int] = set()
+    joined = re.sub(r"(\d)\]\s*[-\u2013]\s*\[(\d)", r"\1-\2", text)
+    # An interval such as [0, 1] cites nothing.
+    for inside in re.findall(r"\[([1-9][\d\s,\u2013-]{0,60})\]", joined):
+        for part in inside.split(","):
+            ends = [int(end) for end in re.findall(r"\d{1,4}", part)]
+            made |= set(range(ends[0], min(ends[-1], ends[0] + 50) + 1)) if ends else set()
+    return made
 
 
 def _report(sections: Sections) -> Callable[[Assessment], Finding]:
@@ -165,7 +178,7 @@ def _report(sections: Sections) -> Callable[[Assessment], Finding]:
         need("method" in low or "assumption" in low, "neither method nor assumptions are told")
         need("future" in low or "implication" in low, "implications are not told")
         need(_about(body.replace(question, ""), question, 5), "it is not about the question")
-        cited = sum(bool(re.search(r"\[\d+\]", part)) for part in own)
+        cited = sum(bool(_cited(part)) for part in own)
         need(cited >= 0.6 * len(own), f"{cited} of {len(own)} parts cite something")
         return Finding(1.0)
 
@@ -175,8 +188,8 @@ def _report(sections: Sections) -> Callable[[Assessment], Finding]:
 def _citations(sections: Sections) -> Callable[[Assessment], Finding]:
     def run(assessment: Assessment) -> Finding:
         body, listed = _split(_response(assessment, sections))
-        cited = {int(n) for n in re.findall(r"\[(\d+)\]", body)}
-        lines = dict(re.findall(r"(?m)^\W*?\[(\d+)\]\s*(\S.{20,})$", listed))
+        cited = _cited(body)
+        lines = dict(re.findall(r"(?m)^\W*?\[(\d{1,4})\]\s*(\S.{20,})$", listed))
         known = {int(n) for n in lines}
         need(len(cited) >= 4, f"{len(cited)} sources are cited")
         need(cited <= known, f"not among the references: {sorted(cited - known)}")
