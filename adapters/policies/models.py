@@ -49,13 +49,24 @@ def resolve_model(
 
     Raises:
         ModelLoadError: If there is no such model.
-        ValueError: If the environment cannot warm-start a tiny model.
+        ValueError: If the environment cannot warm-start a tiny model, or the device cannot be used.
     """
+    _check_device(device)
     if model == TINY:
         lm = load(_WARM_START, "torch")(env_id, dict(env_args or {}), seed=seed, say=say)
         lm.model.to(torch.device(device))
         return lm
     return CausalLM.load(model, dtype=dtype, device=device)
+
+
+def _check_device(device: str | torch.device) -> None:
+    """Put something there, before anything that takes long."""
+    try:
+        torch.zeros(1, device=device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        why = str(error).partition("\n")[0]
+        there = "cpu or cuda" if torch.cuda.is_available() else "cpu"
+        raise ValueError(f"device {str(device)!r} cannot be used ({why}); take {there}") from error
 
 
 def cache_folder() -> Path:

@@ -28,6 +28,15 @@ def test_a_model_that_is_nowhere_is_named(tmp_path: Path) -> None:
         resolve_model("tinny", "any")
 
 
+@pytest.mark.parametrize("device", ["nonsense", "meta"])
+def test_a_device_that_is_not_there_is_refused_before_anything_is_made(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adapters.policies.models.load", lambda *_: pytest.fail("warmed up"))
+    with pytest.raises(ValueError, match=f"device '{device}' cannot be used .*; take cpu"):
+        resolve_model("tiny", "WebShop-v0", device=device)
+
+
 def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "mine"))
     assert cache_folder() == tmp_path / "mine"
