@@ -83,6 +83,21 @@ def test_all_five_tasks():
     assert [scored(n, whole).results[0].value for n in (1, 2, 3, 4, 5)] == [1.0] * 5
 
 
+def test_sections_may_have_headings_of_their_own():
+    body = ISSUE["body"].replace("## Goals\n", "## Goals\n\n### First\n\n")
+    assert scored(1, played(("create_issue", {**ISSUE, "body": body}))).score == 1.0
+    body = ISSUE["body"].replace(
+        "## Goals\nstandardization\n", "standardization\n## Goals\n### First\n"
+    )
+    assert scored(1, played(("create_issue", {**ISSUE, "body": body}))).score == 0.0
+    done = [call for steps in STEPS[:4] for call in steps]
+    pull = {
+        **PULL,
+        "body": PULL["body"].replace("Resolves", "resolves").replace("Fields.", "### A\nB"),
+    }
+    assert scored(5, played(*done, ("create_pull_request", pull), STEPS[4][1])).score == 1.0
+
+
 def test_nothing_done_is_worth_nothing():
     assert [scored(n, played()).score for n in range(1, 6)] == [0.0] * 5
 

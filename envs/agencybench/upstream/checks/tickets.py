@@ -48,8 +48,12 @@ def _headings(text: str, *wanted: str) -> None:
     absent = [heading for heading in wanted if heading not in lines]
     need(not absent, f"headings are missing: {', '.join(absent)}")
     for heading in wanted:
-        following = [line for line in lines[lines.index(heading) + 1 :] if line]
-        need(bool(following) and not following[0].startswith("#"), f"nothing under {heading}")
+        under: list[str] = []
+        for line in lines[lines.index(heading) + 1 :]:
+            if re.match(r"##?\s", line):
+                break
+            under += [line] if line and not line.startswith("#") else []
+        need(bool(under), f"nothing under {heading}")
 
 
 def _tracking(assessment: Assessment) -> tuple[int, dict[str, Any]]:
@@ -132,7 +136,8 @@ def _pulled(assessment: Assessment) -> None:
         need(part in pull["title"].casefold(), f"the title lacks {part!r}")
     body = pull["body"]
     _headings(body, "## Description", "## Verification")
-    need(re.search(rf"\bResolves #{number}\b", body) is not None, "it does not resolve the issue")
+    told = re.search(rf"(?i)\bresolves #{number}\b", body)
+    need(told is not None, "it does not resolve the issue")
     verification = body.split("## Verification", 1)[1].casefold()
     need("raw markdown" in verification and "comment" in verification, "the verification is amiss")
     labels = set(pull.get("labels", ()))
