@@ -13,7 +13,7 @@ from agentgym.parsing import ActionFormat
 from agentgym.policy import Completion, FinishReason, Request, Sampling
 from agentgym.prompts import make_renderer
 from agentgym.registry import load, spec
-from agentgym.timed import checked_maker
+from agentgym.timed import CheckedMaker
 from agentgym.trajectory import EpisodeSpec, Trajectory
 
 __all__ = ["Answer", "Ask", "EpisodePlayer"]
@@ -116,10 +116,16 @@ class EpisodePlayer:
         self._max_response = max_response_tokens
         self._renderer = make_renderer("conversation", tokenizer, prompt)
         # The collector has the deadline, so no other is needed here.
-        self._make_env = checked_maker(env_id, deadline=None, **env_args)
+        self._make_env = CheckedMaker(env_id, deadline=None, **env_args)
 
     async def play(self, row: Mapping[str, Any], ask: Ask) -> Trajectory:
-        """Play the episode that ``task_id``, ``split`` and ``seed`` of a row name."""
+        """Play the episode that ``task_id``, ``split`` and ``seed`` of a row name.
+
+        Raises:
+            KeyError: If there is no such task.
+            ValueError: If there is no such split.
+        """
+        self._make_env.check([row])
         policy = _Asking(ask, self._max_tokens, self._max_response)
         collector = Collector(self._make_env, self._renderer, policy, self._config)
         episode = EpisodeSpec(row.get("task_id"), row.get("split"), int(row.get("seed", 0)), "0")

@@ -20,7 +20,7 @@ from agentgym.guarded import GuardedEnv
 from agentgym.parsing import ActionFormat
 from agentgym.prompts import make_renderer
 from agentgym.registry import load, spec
-from agentgym.timed import checked_maker, timed_maker
+from agentgym.timed import CheckedMaker, timed_maker
 from agentgym.trajectory import Trajectory
 
 require("trl", "1.16", "1.17", "trl")
@@ -60,13 +60,15 @@ class Rollouts:
         action_format: ActionFormat = "tags",
         **env_args: Any,
     ) -> None:
-        self._make_env, self._turn_tokens = checked_maker(env_id, **env_args), turn_tokens
+        self._make_env, self._turn_tokens = CheckedMaker(env_id, **env_args), turn_tokens
         self._prompt = load(spec(env_id).prompt)(action_format)
         self.trajectories: list[Trajectory] = []
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, Any]:
         """Play; what TRL calls."""
         settings, tokenizer = trainer.generation_config, trainer.processing_class
+        rows = [read_prompt(prompt) for prompt in prompts]
+        self._make_env.check(rows)
 
         def generate(batch: list[list[int]]) -> Any:
             whole, settings.max_new_tokens = settings.max_new_tokens, self._turn_tokens
@@ -76,7 +78,7 @@ class Rollouts:
                 settings.max_new_tokens = whole
 
         self.trajectories, known = play(
-            [read_prompt(prompt) for prompt in prompts],
+            rows,
             self._make_env,
             make_renderer("conversation", tokenizer, self._prompt),
             generate,
@@ -84,8 +86,8 @@ class Rollouts:
             turn_tokens=self._turn_tokens,
             episode_tokens=trainer.max_completion_length,
         )
-        rows = [_row(item, tokenizer.eos_token_id) for item in self.trajectories]
-        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
+        told = [_row(item, tokenizer.eos_token_id) for item in self.trajectories]
+        columns: dict[str, Any] = {name: [row[name] for row in told] for name in told[0]}
         return columns if known else columns | {"logprobs": None}
 
 

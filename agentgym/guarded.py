@@ -12,8 +12,9 @@ import gymnasium as gym
 
 from agentgym.info import Info, StopReason
 from agentgym.seats import EnvironmentFault, EnvironmentHang, check_reset, check_step
+from agentgym.tasks import TaskSet
 
-__all__ = ["GuardedEnv", "blank_info", "env_maker"]
+__all__ = ["GuardedEnv", "blank_info", "check_task", "env_maker"]
 
 # Nothing is awaited here, so it is the environment itself that raises CancelledError.
 _FAULTS = (Exception, SystemExit, asyncio.CancelledError)
@@ -86,10 +87,7 @@ class GuardedEnv:
             tasks = getattr(env.unwrapped, "tasks", None)
         except _FAULTS as error:
             return "", self._fault(error)
-        if tasks is not None and task_id is not None:
-            tasks.split_of(task_id)
-        if tasks is not None and split is not None:
-            tasks.ids(split)
+        check_task(tasks, task_id, split)
         try:
             observation, info = check_reset(
                 env.reset(seed=seed, options={k: v for k, v in options.items() if v is not None})
@@ -142,6 +140,19 @@ class GuardedEnv:
             "details": {**self.info["details"], "error": self.error},
         }
         return self.info
+
+
+def check_task(tasks: TaskSet | None, task_id: str | None, split: str | None) -> None:
+    """Refuse a task or split that an environment has not; one without tasks is not asked.
+
+    Raises:
+        KeyError: If there is no such task.
+        ValueError: If there is no such split.
+    """
+    if tasks is not None and task_id is not None:
+        tasks.split_of(task_id)
+    if tasks is not None and split is not None:
+        tasks.ids(split)
 
 
 def _complete(info: Info) -> Info:

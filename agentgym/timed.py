@@ -7,21 +7,22 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import gymnasium as gym
 
-from agentgym.guarded import env_maker
+from agentgym.guarded import check_task, env_maker
 from agentgym.registry import spec
 from agentgym.seats import EnvironmentHang
+from agentgym.tasks import TaskSet
 
-__all__ = ["TimedEnv", "checked_maker", "timed_maker"]
+__all__ = ["CheckedMaker", "TimedEnv", "timed_maker"]
 
 _Job = tuple[int, Callable[[], Any]]
 _Reply = tuple[int, Any, BaseException | None]
 _CLOSING = -1
-_CHECKED: set[str] = set()
+_CHECKED: dict[str, TaskSet | None] = {}
 
 
 class TimedEnv(gym.Wrapper[Any, Any, Any, Any]):
@@ -145,10 +146,10 @@ def timed_maker(
     return make_env if deadline is None else lambda: TimedEnv(make_env, deadline)
 
 
-def checked_maker(env_id: str, **env_args: Any) -> Callable[[], gym.Env[Any, Any]]:
+class CheckedMaker:
     """The same, having made one: for players whose episodes bear one that cannot be made.
 
-    Wrong arguments would be a fault of every episode there. It is done once in a process.
+    Wrong arguments would be a fault of every episode there. One is made once in a process.
 
     Args:
         env_id: Id of the environment.
@@ -158,12 +159,28 @@ def checked_maker(env_id: str, **env_args: Any) -> Callable[[], gym.Env[Any, Any
         KeyError: If there is no such environment.
         Exception: Whatever it says of its arguments.
     """
-    spec(env_id)
-    make_env = timed_maker(env_id, **env_args)
-    key = f"{env_id} {env_args!r}"
-    if key not in _CHECKED:
-        env = make_env()
-        with contextlib.suppress(Exception):  # says nothing of the arguments
-            env.close()
-        _CHECKED.add(key)
-    return make_env
+
+    def __init__(self, env_id: str, **env_args: Any) -> None:
+        spec(env_id)
+        self._make_env = timed_maker(env_id, **env_args)
+        key = f"{env_id} {env_args!r}"
+        if key not in _CHECKED:
+            env = self._make_env()
+            _CHECKED[key] = getattr(env.unwrapped, "tasks", None)
+            with contextlib.suppress(Exception):  # says nothing of the arguments
+                env.close()
+        self._tasks = _CHECKED[key]
+
+    def __call__(self) -> gym.Env[Any, Any]:
+        """Make one."""
+        return self._make_env()
+
+    def check(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Refuse rows whose task or split there is not: else their episodes would be faults.
+
+        Raises:
+            KeyError: If there is no such task.
+            ValueError: If there is no such split.
+        """
+        for row in rows:
+            check_task(self._tasks, row.get("task_id"), row.get("split"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import numpy as np
@@ -20,7 +21,7 @@ from agentgym.guarded import env_maker
 from agentgym.policy import FinishReason
 from agentgym.prompts import make_renderer
 from agentgym.registry import load
-from agentgym.timed import checked_maker
+from agentgym.timed import CheckedMaker
 from agentgym.trajectory import EpisodeSpec, Trajectory, Turn
 
 agentgym.register(SPEC)
@@ -131,7 +132,16 @@ def test_wrong_arguments_are_told_before_episodes_are_lost_to_them():
             EpisodePlayer(ENV_ID, char_tokenizer("compact"), turn_tokens=8, max_tokens=99, nope=1)
     EpisodePlayer(ENV_ID, char_tokenizer("compact"), turn_tokens=8, max_tokens=99, deadline=5.0)
     with pytest.raises(KeyError, match="unknown environment 'Nowhere-v0'"):
-        checked_maker("Nowhere-v0")
+        CheckedMaker("Nowhere-v0")
+
+
+@pytest.mark.parametrize(
+    ("row", "kind"), [({"task_id": "x"}, KeyError), ({"split": "x", "seed": 1}, ValueError)]
+)
+def test_a_task_that_there_is_not_is_told_and_not_played(row, kind):
+    player = EpisodePlayer(ENV_ID, char_tokenizer("compact"), turn_tokens=8, max_tokens=99)
+    with pytest.raises(kind, match=r"unknown .* 'x'"):
+        asyncio.run(player.play(row, None))
 
 
 def test_one_that_fails_while_closing_can_be_made(monkeypatch):
@@ -139,7 +149,7 @@ def test_one_that_fails_while_closing_can_be_made(monkeypatch):
         raise OSError("close is broken")
 
     monkeypatch.setattr(BatteryDoors, "close", fail)
-    checked_maker(ENV_ID, doors=3)().unwrapped.reset(seed=1)
+    CheckedMaker(ENV_ID, doors=3)().unwrapped.reset(seed=1)
 
 
 def test_a_prompt_names_its_row():

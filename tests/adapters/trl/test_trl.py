@@ -268,3 +268,5 @@ def test_wrong_arguments_and_prompts_are_told(tiny, tmp_path):
     trainer = make_trainer(tiny, rollouts, [{"prompt": "Buy a shirt."}], tmp_path)
     with pytest.raises(ValueError, match="got 'Buy a shirt"):
         trainer._generate(["Buy a shirt."])
+    with pytest.raises(KeyError, match="unknown task_id 'x'"):
+        trainer._generate(['{"task_id": "x", "seed": 1}'])
