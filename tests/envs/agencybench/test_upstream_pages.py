@@ -21,6 +21,7 @@ from envs.agencybench.upstream.sections import Sections
 PAGES = {**page_kit.PAGES, **page_more.PAGES, **page_frontends.PAGES}
 NAMES = sorted(PAGES)
 SECTIONS = Sections("q", "d", "r", "rubric")
+SLOW = pytest.mark.slow
 
 #: Elements that stand where they must, behind an interface that answers and does nothing.
 STILL = """
@@ -39,6 +40,22 @@ addEventListener('DOMContentLoaded', () => {
   app[name] = () => told;
   document.body.style.zoom = 0.5;
 });
+"""
+
+
+#: What it is asked of sizes and times is answered as is wanted.
+DECEIT = """
+(() => {
+  const real = Element.prototype.getBoundingClientRect;
+  Element.prototype.getBoundingClientRect = function () {
+    const r = real.call(this);
+    return { x: 2 * r.x, y: 2 * r.y, left: 2 * r.x, top: 2 * r.y, width: 2 * r.width,
+             height: 2 * r.height };
+  };
+  const pick = document.querySelectorAll.bind(document);
+  document.querySelectorAll = s => { const found = pick(s); return found.length ? found : [1]; };
+  addEventListener('DOMContentLoaded', () => { document.body.style.zoom = 0.5; });
+})();
 """
 
 
@@ -89,6 +106,32 @@ def test_a_page_that_pretends(name, number):
     assert made.score <= 0.3, made.as_json()
 
 
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["Game/scenario4", pytest.param("Game/scenario5", marks=SLOW)])
+def test_a_page_that_deceives_who_measures_it(name):
+    made = scored(name, 1, with_script(name, DECEIT))
+    assert not made.error, made.as_json()
+    assert made.score is not None
+    assert made.score <= 0.3, made.as_json()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_page_that_forges_the_clock_of_a_replay():
+    files = PAGES["Game/scenario4"]()
+    hasty = """
+(() => {
+  const wait = window.setTimeout.bind(window), now = performance.now.bind(performance);
+  window.setTimeout = (f, ms, ...more) => wait(f, Math.min(ms, 5), ...more);
+  performance.now = () => 80 * now();
+  const real = window.MutationObserver;
+  window.MutationObserver = function (f) { return new real((...a) => wait(() => f(...a), 0)); };
+})();
+"""
+    made = scored("Game/scenario4", 3, {**files, "app.js": hasty + files["app.js"]})
+    assert next(r for r in made.results if r.id == "replay").value == 0.0, made.as_json()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_empty_workspace_is_worth_nothing(name):
     for number in range(1, 6):
@@ -129,6 +172,11 @@ def test_a_vision_judge_takes_the_rest():
         ("Game/scenario4", 3, "(S.busy || S.over) return", "(S.busy) return", {"end", "replay"}),
         ("Game/scenario4", 4, '"storage": "tictactoe-state"', '"storage": "other"', {"save"}),
         ("Game/scenario4", 5, "1000 + S.n", "2000 - Math.random()", {"stability"}),
+        # The end that the task plays, by heart.
+        (
+            "Game/scenario4", 3, "  winner() {\n",
+            "  winner() { return S.h.length >= 5 ? MARKS[0] : null;\n", {"other"},
+        ),
     ],
 )  # fmt: skip
 def test_a_fault_is_found_where_it_is(name, number, old, new, failing):

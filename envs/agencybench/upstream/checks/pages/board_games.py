@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from envs.agencybench.browser import need
 from envs.agencybench.upstream.checks.pages.diagnostics import Diagnosed, diagnosed
-from envs.agencybench.upstream.checks.pages.judging import Ring
+from envs.agencybench.upstream.checks.pages.judging import Ring, reads
 from envs.agencybench.upstream.checks.pages.layout import Layout, Spot, first_task
-from envs.agencybench.upstream.checks.pages.scenes import PageTask, Step, act, press, tap
+from envs.agencybench.upstream.checks.pages.scenes import (
+    PageTask,
+    Point,
+    Seen,
+    Step,
+    act,
+    pause,
+    press,
+    see,
+    tap,
+)
 from envs.agencybench.upstream.checks.pages.stages import Ended, Saved, Turns, ended, saved, turns
 
 __all__ = ["TASKS"]
@@ -36,6 +47,7 @@ def _stones(
     marks: tuple[str, str],
     ring: tuple[str, str],
     win: tuple[str, ...],
+    other: tuple[str, ...],
     free: str,
     storage: str,
     keys: tuple[str, str],
@@ -54,6 +66,34 @@ def _stones(
     first, second = ring
     both = (marks[0], marks[1])
     winner, winning = marks[0], [(place, both[n % 2]) for n, place in enumerate(win)]
+    said, banner = "app.checkWinner()", "text('#winner-banner')"
+    elsewhere = [
+        *at(*other[:-1]), pause(0.2), see("early", said), see("silent", banner),
+        *at(other[-1]), pause(0.2), see("late", said), see("banner", banner),
+    ]  # fmt: skip
+
+    def detected(seen: Seen) -> None:
+        # Else what the task plays could be known by heart.
+        early, told = str(seen["early"]).casefold(), str(seen["silent"] or "").casefold()
+        names = [mark.casefold() for mark in marks]
+        need(early not in names and "wins" not in told, f"somebody wins too early: {early}"[:80])
+        _says(marks[1])(seen["late"])
+        reads(seen["banner"], f"{marks[1]} wins!", "#winner-banner", whole=False)
+
+    third = ended(layout, Ended(
+        at(*win), said, _says(winner), ("#winner-banner", f"{winner} wins!"), at(free), history,
+        len(win), "app.exportLog()", win, entries=winning, weights=(0.2, 0.3, 0.25, 0.15),
+    ))  # fmt: skip
+    third = replace(
+        third,
+        scenes={**third.scenes, "elsewhere": elsewhere},
+        points=(
+            *third.points,
+            Point(
+                "other", 0.1, "other lines win as well, and none too early", "elsewhere", detected
+            ),
+        ),
+    )
     return (
         first_task(layout),
         turns(layout, Turns(
@@ -62,10 +102,7 @@ def _stones(
             (f"{marks[0]} to move", f"{marks[1]} to move", f"{marks[0]} to move"),
             Ring("#last-move-indicator", f'[data-cell="{second}"]', 26, 3),
         )),
-        ended(layout, Ended(
-            at(*win), "app.checkWinner()", _says(winner), ("#winner-banner", f"{winner} wins!"),
-            at(free), history, len(win), "app.exportLog()", win, entries=winning,
-        )),
+        third,
         saved(layout, Saved(
             at(*win[:3]), ("#save-game", "#load-game", "#reset-match"), storage, ("moves",),
             ("moves",), history, "app.serializeState()", "app.applyState", "app.resetMatch()",
@@ -185,11 +222,13 @@ TASKS: dict[str, Callable[[], tuple[PageTask, ...]]] = {
         columns="ABCDEFGHIJKLMNO", rows=15, size=640, gap=80, label="Start Match",
         marks=("Black", "White"), ring=("H8", "H9"),
         win=("H8", "H9", "I8", "I9", "J8", "J9", "K8", "K9", "L8"), free="A1",
+        other=("A1", "C5", "A3", "D6", "A5", "E7", "A7", "F8", "C1", "G9"),
         storage="gomoku-state", keys=("black", "white"),
     ),
     "Game/scenario4": lambda: _stones(
         columns="ABC", rows=3, size=360, gap=60, label="Start Round", marks=("X", "O"),
         ring=("B2", "B3"), win=("A1", "B1", "A2", "B2", "A3"), free="C3",
+        other=("A1", "B1", "A2", "B2", "C3", "B3"),
         storage="tictactoe-state", keys=("x", "o"),
     ),
     "Game/scenario5": _mines,

@@ -126,8 +126,7 @@ def _facts(layout: Layout) -> str:
         f"cells:{cells},view:[innerWidth,innerHeight],"
         f"counts:Object.fromEntries({json.dumps(list(layout.there))}.map(s=>[s,all(s).length])),"
         f"boxes:Object.fromEntries({json.dumps(boxes)}.map(s=>[s,box(s)])),"
-        f"texts:Object.fromEntries({labels}.map(s=>[s,text(s)])),"
-        f"told:JSON.parse(JSON.stringify({layout.told}))"
+        f"texts:Object.fromEntries({labels}.map(s=>[s,text(s)]))"
         "})"
     )
 
@@ -135,7 +134,16 @@ def _facts(layout: Layout) -> str:
 def layout_scene(layout: Layout) -> list[Step]:
     """Look, set up twice more, and look again."""
     facts = _facts(layout)
-    return [see("f", facts), act(layout.init), act(layout.init), pause(0.1), see("again", facts)]
+    told = f"(scrollTo(0,0),JSON.parse(JSON.stringify({layout.told})))"
+    return [
+        see("f", facts), see("f told", told), act(layout.init), act(layout.init), pause(0.1),
+        see("again", facts), see("again told", told),
+    ]  # fmt: skip
+
+
+def _seen(seen: Seen, label: str) -> dict[str, Any]:
+    """What is there, and what the page tells of it."""
+    return {**seen[label], "told": seen[f"{label} told"]}
 
 
 def _geometry(layout: Layout, facts: Mapping[str, Any]) -> None:
@@ -219,7 +227,7 @@ def _contract(layout: Layout, facts: Mapping[str, Any]) -> None:
 
 
 def _bootstrap(layout: Layout, seen: Seen) -> None:
-    first, again = seen["f"], seen["again"]
+    first, again = _seen(seen, "f"), _seen(seen, "again")
     need(bool(first["told"]), "nothing is described")
     need(first["boards"] == again["boards"] == 1, f"there is not one {layout.board}")
     need(len(first["cells"]) == len(again["cells"]), "setting up again changes the cells")
@@ -233,7 +241,7 @@ def first_task(layout: Layout) -> PageTask:
     """The first task: the page as it is after loading."""
 
     def facts(judge: Callable[[Layout, Mapping[str, Any]], None]) -> Callable[[Seen], None]:
-        return lambda seen: judge(layout, seen["f"])
+        return lambda seen: judge(layout, _seen(seen, "f"))
 
     return PageTask(
         {"layout": layout_scene(layout)},
@@ -257,7 +265,7 @@ def holds(layout: Layout, weight: float = 0.15) -> Point:
 
     def judge(seen: Seen) -> None:
         for part in (_geometry, _controls, _contract):
-            part(layout, seen["f"])
+            part(layout, _seen(seen, "f"))
         _bootstrap(layout, seen)
 
     return Point("regression", weight, "the layout of the first task holds", "layout", judge)

@@ -7,6 +7,7 @@ an empty storage. A page tells numbers and texts; whether they are right is deci
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,8 +42,14 @@ _HELP = (
     "text=s=>{const e=q(s);return e?String(e.value||e.textContent||'').trim():null},"
     "plain=v=>typeof v==='string'?v:JSON.stringify(v);"
 )
+# What speaks with the page's own scripts, and what those leave; all else is seen apart from them.
+_PAGES_OWN = re.compile(r"(?<![\w.#-])(?:app|game)\.|__(?!(?:w|s|k|flash)\b)")
 # A page that does not exist: the storage of the same origin, and no script that could fill it.
 _BLANK = "nothing-is-here"
+
+
+def _kind(expression: str, own: str, apart: str) -> str:
+    return own if _PAGES_OWN.search(expression) else apart
 
 
 def js(expression: str) -> str:
@@ -52,12 +59,17 @@ def js(expression: str) -> str:
 
 def act(expression: str) -> Step:
     """Do something; what comes of it does not matter unless it throws."""
-    return "", ("js", f"{_HELP}({expression});return null;")
+    script = f"{_HELP}({expression});return null;"
+    return "", (_kind(expression, "js", "see"), script)
 
 
 def see(label: str, expression: str) -> Step:
-    """Keep the value of an expression."""
-    return label, ("js", js(expression))
+    """Keep the value of an expression.
+
+    Where it does not ask the page's own scripts, they cannot deceive it: what they have put in the
+    place of ``document.querySelector``, ``performance.now`` and their like is not there.
+    """
+    return label, (_kind(expression, "js", "see"), js(expression))
 
 
 def tap(expression: str) -> Step:
@@ -82,7 +94,7 @@ def pause(seconds: float) -> Step:
 
 def until(expression: str, seconds: float) -> Step:
     """Wait until something is so; that it never is does not matter here."""
-    return "", ("until", js(expression), seconds)
+    return "", (_kind(expression, "until", "await"), js(expression), seconds)
 
 
 class Seen:
