@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
-import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from adapters.policies.draws import fold_key
+from adapters.policies.vllm_life import EngineDied, Launch, Life
 from adapters.policies.vllm_version import check_vllm
-from agentgym.policy import Completion, FinishReason, Request
+from agentgym.policy import Completion, FinishReason, PolicyError, Request, Sampling
 
-__all__ = ["EngineDied", "EngineOptions", "VllmEngine", "Weights"]
+__all__ = ["EngineDied", "EngineOptions", "VllmEngine", "Weights", "check_temperature"]
+
+T = TypeVar("T")
 
 OnUpdate = Literal["recompute", "keep", "abort", "wait"]
 
@@ -33,7 +33,8 @@ _BACKEND = "agentgym-file"
 # to cores. Two processes that wait for each other in a loop take turns badly on few cores.
 _ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 
-_LAUNCHING = threading.Lock()
+# What vLLM samples at: below, it would take the lower bound without a word, and not at all above.
+_TEMPERATURES = (0.01, 2.0)
 # Arguments of vLLM's without whose values the policy's promises would not hold.
 _SETTLED = frozenset(
     {
@@ -45,10 +46,6 @@ _SETTLED = frozenset(
         "worker_extension_cls",
     }
 )
-
-
-class EngineDied(RuntimeError):
-    """The engine's process is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +85,10 @@ class EngineOptions:
         threads: Threads of an operation on CPU.
         tensor_parallel: GPUs that one engine spans.
         eager: Run without compilation and CUDA graphs; None does so on CPU alone.
+        silence: Seconds without a sign of life after which an engine is taken for hung, and ended
+            like one that died. A step of the engine has to be shorter.
+        start_deadline: Seconds in which an engine has to be ready, with all that it downloads and
+            compiles.
         engine_args: Further arguments of vLLM's ``EngineArgs``.
     """
 
@@ -103,6 +104,8 @@ class EngineOptions:
     threads: int = 1
     tensor_parallel: int = 1
     eager: bool | None = None
+    silence: float = 600.0
+    start_deadline: float = 3600.0
     engine_args: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -116,6 +119,9 @@ class EngineOptions:
             )
         if not 0 < self.memory <= 1:
             raise ValueError(f"memory must lie in (0, 1], got {self.memory!r}")
+        for name in ("silence", "start_deadline"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
         for name in _SETTLED & set(self.engine_args):
             raise ValueError(
                 f"engine_args must leave {name} alone: log-probs and weight updates rest on it"
@@ -134,17 +140,17 @@ class VllmEngine:
         self.options, self.devices = options, devices
         self.weights: Weights | None = None
         self.pids: frozenset[int] = frozenset()
-        self._llm: Any = None
+        self._life: Life | None = None
+        self._launch: Launch | None = None
+        self._vocabulary = 0
         self._serial = itertools.count()
         self._open = asyncio.Event()  # closed while weights are replaced
         self._updating = asyncio.Lock()
-        self._calls: set[asyncio.Task[Any]] = set()
-        self._watcher: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> bool:
         """Whether the engine was started and has not died."""
-        return self._llm is not None and not self._llm.errored
+        return self._life is not None and self._life.running
 
     # Life -------------------------------------------------------------------------------------
 
@@ -153,42 +159,45 @@ class VllmEngine:
 
         Raises:
             ImportError: If vLLM is missing or of another series.
+            EngineDied: If it was killed meanwhile, or is not ready in time.
             RuntimeError: If it does not start; vLLM's own words are the cause.
         """
         check_vllm()
-        # It blocks until the process is ready; other engines go on meanwhile.
-        self._llm = await asyncio.get_running_loop().run_in_executor(None, self._launch)
         from vllm.distributed.weight_transfer.base import WeightTransferInitRequest
+        from vllm.platforms import current_platform
 
-        self._watcher = asyncio.create_task(self._watch(self._llm))
-        await self._llm.init_weight_transfer_engine(WeightTransferInitRequest({}))
+        cpu = current_platform.is_cpu()
+        environ = _environment(self.options, cpu)
+        self._launch = launch = Launch(environ, self.devices, self.options.start_deadline)
+        # It blocks until the process is ready; other engines go on meanwhile.
+        llm, self.pids = await asyncio.get_running_loop().run_in_executor(
+            None, launch.run, lambda: self._make(cpu)
+        )
+        self._launch = None
+        self._life = life = Life(llm, self.options.silence)
+        self._vocabulary = int(llm.model_config.get_vocab_size())
+        await life.call(llm.init_weight_transfer_engine(WeightTransferInitRequest({})))
         if weights.path is not None:
             await self.update(weights)
         else:
-            await self._llm.update_weight_version(str(weights.version))
+            await life.call(llm.update_weight_version(str(weights.version)))
             self.weights = weights
             self._open.set()
 
-    def _launch(self) -> Any:
-        from vllm.platforms import current_platform
+    def _make(self, cpu: bool) -> Any:
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        cpu = current_platform.is_cpu()
-        # One at a time: what a process inherits is this process's environment for the moment.
-        with _LAUNCHING, _environment(self.options, self.devices, cpu):
-            before = _children()
-            llm = AsyncLLM.from_engine_args(self._arguments(cpu))
-            self.pids = frozenset(_children() - before)
-        return llm
+        return AsyncLLM.from_engine_args(self._arguments(cpu))
 
     def stop(self) -> None:
-        """End the process."""
+        """End the process, also one that is only starting."""
         self._open.clear()
-        if self._watcher is not None:
-            self._watcher.cancel()
-        llm, self._llm = self._llm, None
-        if llm is not None:
-            llm.shutdown()
+        self.weights = None
+        if self._launch is not None:
+            self._launch.give_up("the engine was stopped")
+        life, self._life = self._life, None
+        if life is not None:
+            life.end("the engine was stopped")
 
     def wake(self) -> None:
         """Let those who wait for an engine that will not come back find out."""
@@ -201,25 +210,26 @@ class VllmEngine:
 
         Raises:
             EngineDied: If the process is gone.
+            PolicyError: If what it computes is not finite.
+            ValueError: If the prompt is not one of the model's, or vLLM does not sample so.
         """
         from vllm.inputs import tokens_input
 
-        await self._open.wait()
-        llm = self._llm
-        weights = self.weights
-        if not self.running or weights is None:
+        if not self.running:
             raise EngineDied("the engine has stopped")
+        await self._open.wait()
+        life, weights = self._life, self.weights
+        if life is None or not life.running or weights is None:
+            raise EngineDied("the engine has stopped")
+        check_temperature(request.sampling)
         prompt = tokens_input(
-            [int(token) for token in request.token_ids],
+            self._checked(request.token_ids),
             # Cached keys and values of other weights are never found.
             cache_salt=f"weights {weights.serial}",
         )
-        last: Any = None
         name = f"{request.session or ''}/{next(self._serial)}"
-        async with self._call(llm):
-            async for output in llm.generate(prompt, self._sampling(request, stops), name):
-                last = output
-        return self._completion(last, weights.version)
+        answers = life.llm.generate(prompt, self._sampling(request, stops), name)
+        return self._completion(await life.call(_last(answers)), weights.version)
 
     async def update(self, weights: Weights) -> None:
         """Replace the weights; running requests fare as the options say.
@@ -232,47 +242,20 @@ class VllmEngine:
         mode = self.options.on_update
         pause = "keep" if mode == "recompute" else mode
         async with self._updating:
-            llm = self._llm
+            life = self._life
+            if life is None:
+                raise EngineDied("the engine has stopped")
+            llm = life.llm
             self._open.clear()
-            async with self._call(llm):
-                # Clearing the cache sends kept requests back to the queue, to be read anew.
-                await llm.pause_generation(mode=pause, clear_cache=mode != "keep")
-                await llm.start_weight_update()
-                await llm.update_weights(WeightTransferUpdateRequest({"path": str(weights.path)}))
-                await llm.finish_weight_update(weight_version=str(weights.version))
-                await llm.resume_generation()
+            # Clearing the cache sends kept requests back to the queue, to be read anew.
+            await life.call(llm.pause_generation(mode=pause, clear_cache=mode != "keep"))
+            await life.call(llm.start_weight_update())
+            path = WeightTransferUpdateRequest({"path": str(weights.path)})
+            await life.call(llm.update_weights(path))
+            await life.call(llm.finish_weight_update(weight_version=str(weights.version)))
+            await life.call(llm.resume_generation())
             self.weights = weights
             self._open.set()
-
-    # Death ------------------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def _call(self, llm: Any) -> AsyncIterator[None]:
-        """A call into the engine; its death ends the call as :class:`EngineDied`."""
-        from vllm.v1.engine.exceptions import EngineDeadError
-
-        task = asyncio.current_task()
-        assert task is not None
-        self._calls.add(task)
-        try:
-            yield
-        except EngineDeadError as error:
-            raise EngineDied(str(error)) from error
-        except asyncio.CancelledError:
-            if not llm.errored:
-                raise  # the caller has lost interest
-            task.uncancel()
-            raise EngineDied("the engine's process has ended") from None
-        finally:
-            self._calls.discard(task)
-
-    async def _watch(self, llm: Any) -> None:
-        """End all calls when the engine dies: vLLM leaves some of them waiting."""
-        while not llm.errored:
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(1.0)  # its own errors first
-        for task in list(self._calls):
-            task.cancel()
 
     # Between the suite and vLLM ---------------------------------------------------------------
 
@@ -309,6 +292,22 @@ class VllmEngine:
             chosen["distributed_executor_backend"] = _ONE_PROCESS
         return AsyncEngineArgs(**(chosen | dict(options.engine_args)))
 
+    def _checked(self, token_ids: Sequence[int] | np.ndarray) -> list[int]:
+        """A prompt's tokens; an engine would not survive those that its model does not have."""
+        ids = np.asarray(token_ids)
+        if ids.ndim != 1 or ids.dtype.kind not in "iu":
+            raise ValueError(
+                f"a prompt is a flat sequence of token ids, got {ids.dtype} of shape {ids.shape}"
+            )
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= self._vocabulary:
+            raise ValueError(
+                f"token id {low if low < 0 else high} is outside the vocabulary "
+                f"0..{self._vocabulary - 1}"
+            )
+        out: list[int] = ids.tolist()
+        return out
+
     def _sampling(self, request: Request, stops: tuple[int, ...]) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
@@ -339,16 +338,22 @@ class VllmEngine:
         ids = tuple(int(token) for token in answer.token_ids)
         flat = answer.logprobs
         # A position holds the sampled token first.
-        logprobs = [flat.logprobs[start] for start in flat.start_indices] if ids else []
+        values = [flat.logprobs[start] for start in flat.start_indices] if ids else []
+        logprobs = np.asarray(values[: len(ids)], np.float32)
         versions = np.full(len(ids), submitted, np.int32)
         for span in answer.weight_versions or ():
             versions[span.start : span.end] = int(span.version)
+        if not np.isfinite(logprobs).all():
+            raise PolicyError(
+                f"vLLM's log-probs under the weights of version {versions[-1]} are not finite: the "
+                "weights hold, or lead to, numbers that are no numbers or too large"
+            )
         trainable = None
         if self.options.on_update == "keep" and bool((versions != submitted).any()):
             trainable = versions == submitted
         return Completion(
             ids,
-            np.asarray(logprobs[: len(ids)], np.float32),
+            logprobs,
             versions,
             _FINISH[reason],
             trainable,
@@ -356,9 +361,31 @@ class VllmEngine:
         )
 
 
-@contextmanager
-def _environment(options: EngineOptions, devices: str | None, cpu: bool) -> Iterator[None]:
-    """Variables that the engine's process inherits; what the user has set stays."""
+def check_temperature(sampling: Sampling) -> None:
+    """Verify that vLLM samples at that temperature.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    low, high = _TEMPERATURES
+    if sampling.temperature and not low <= sampling.temperature <= high:
+        raise ValueError(
+            f"vLLM samples at temperatures from {low:g} to {high:g}, or at 0 (the most likely "
+            f"token), not at {sampling.temperature:g}"
+        )
+
+
+async def _last(outputs: AsyncIterator[T]) -> T:
+    """The last of what an engine says about a request."""
+    last: T | None = None
+    async for output in outputs:
+        last = output
+    assert last is not None
+    return last
+
+
+def _environment(options: EngineOptions, cpu: bool) -> dict[str, str]:
+    """Variables for the engine's process."""
     wanted = {
         # A process of its own from the start: a forked one would inherit torch's threads.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
@@ -374,34 +401,4 @@ def _environment(options: EngineOptions, devices: str | None, cpu: bool) -> Iter
     if cpu and options.eager is not False:
         # Its sampler would be compiled all the same, with a compiler that may not be there.
         wanted["TORCH_COMPILE_DISABLE"] = "1"
-    added = [name for name in wanted if name not in os.environ]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ.update({name: wanted[name] for name in added})
-    if devices is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = devices
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
-        if devices is not None:
-            if visible is None:
-                os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-            else:
-                os.environ["CUDA_VISIBLE_DEVICES"] = visible
-
-
-def _children() -> set[int]:
-    """Process ids of this process's children, where the platform tells.
-
-    The process that cleans up after multiprocessing is no engine, and outlives them.
-    """
-    found: set[int] = set()
-    for file in Path("/proc/self/task").glob("*/children"):
-        with suppress(OSError):  # the thread has just ended
-            found |= {int(word) for word in file.read_text().split()}
-    for pid in list(found):
-        with suppress(OSError):
-            if b"resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.discard(pid)
-    return found
+    return wanted

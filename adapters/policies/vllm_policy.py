@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 import tempfile
@@ -19,7 +20,14 @@ from safetensors.torch import save_file
 
 from adapters.policies.causal_lm import CausalLM
 from adapters.policies.models import resolve_model
-from adapters.policies.vllm_engine import EngineDied, EngineOptions, VllmEngine, Weights
+from adapters.policies.owned_folders import OwnedFolder
+from adapters.policies.vllm_engine import (
+    EngineDied,
+    EngineOptions,
+    VllmEngine,
+    Weights,
+    check_temperature,
+)
 from adapters.policies.vllm_version import check_vllm
 from agentgym.policy import Completion, FinishReason, PolicyError, Request
 
@@ -74,7 +82,7 @@ class VllmPolicy:
         tied: frozenset[str] = frozenset(),
         restarts: int = 3,
         version: int = 0,
-        own_folder: Path | None = None,
+        own_folder: OwnedFolder | None = None,
     ) -> None:
         check_vllm()
         if engines < 1:
@@ -95,9 +103,10 @@ class VllmPolicy:
         #: Totals: ``completions``, ``prompt_tokens``, ``cached_tokens``, ``completion_tokens``,
         #: ``weight_updates``, ``restarts``, ``asked_again``.
         self.stats: Counter[str] = Counter()
-        base = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
-        self._folder = Path(tempfile.mkdtemp(prefix="agentgym-weights-", dir=base))
+        self._folders = [OwnedFolder("agentgym-weights", base) for base in _bases()]
         self._own_folder = own_folder
+        self._replacing = asyncio.Lock()
+        self._publications = itertools.count()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="agentgym-vllm", daemon=True)
         self._thread.start()
@@ -123,8 +132,8 @@ class VllmPolicy:
         others = {name: value for name, value in settings.items() if name not in names}
         folder = None
         if model is None:
-            folder = Path(tempfile.mkdtemp(prefix="agentgym-model-"))
-            model = str(lm.save(folder / "model"))
+            folder = OwnedFolder("agentgym-model")
+            model = str(lm.save(folder.path / "model"))
         shapes = {name: tuple(value.shape) for name, value in lm.model.state_dict().items()}
         return cls(
             EngineOptions(model=model, max_context=max_context, **options),
@@ -156,11 +165,14 @@ class VllmPolicy:
         """Continue ``request.token_ids``; see :meth:`agentgym.policy.Policy.generate`.
 
         Raises:
-            ValueError: If the prompt is empty.
-            PolicyError: If engines died too often, or the policy is closed.
+            ValueError: If the prompt is empty or holds an id outside the vocabulary, or vLLM does
+                not sample as is asked (temperatures from 0.01 to 2, or 0).
+            PolicyError: If engines died too often, what they compute is not finite, or the policy
+                is closed.
         """
         if not len(request.token_ids):
             raise ValueError("a prompt is a non-empty sequence of token ids")
+        check_temperature(request.sampling)
         if len(request.token_ids) >= self.max_context:
             none = np.zeros(0, np.float32)
             return Completion((), none, none.astype(np.int32), FinishReason.CONTEXT_OVERFLOW)
@@ -170,13 +182,16 @@ class VllmPolicy:
         """Replace the weights of all engines; returns when the new ones are in use.
 
         Raises:
-            ValueError: If names or shapes do not fit; the weights in use stay.
+            ValueError: If names or shapes do not fit, or numbers are not finite; the weights in use
+                stay.
             PolicyError: If engines died too often, or one refuses the weights.
         """
-        self._check_state(state)
-        path = self._folder / f"version-{version}.safetensors"
-        _write(state, path)
-        await self._on_thread(self._replace(version, path))
+        await asyncio.to_thread(self._check_state, state)
+        name = f"version-{version}.{next(self._publications)}.safetensors"
+        path = _roomy([folder.path for folder in self._folders], state) / name
+        # Gigabytes take seconds, and the caller's loop may have episodes to play.
+        await asyncio.to_thread(_write, state, path)
+        await self._on_thread(self._replaced(version, path))
 
     def release(self, session: str) -> None:
         """Forget where a session's cache is; unknown sessions are ignored."""
@@ -197,9 +212,9 @@ class VllmPolicy:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._stop(), self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=60)
-        for folder in (self._folder, self._own_folder):
+        for folder in (*self._folders, self._own_folder):
             if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+                folder.remove()
 
     # On the engines' thread -------------------------------------------------------------------
 
@@ -224,7 +239,13 @@ class VllmPolicy:
             work.close()
             raise PolicyError("the policy is closed")
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                raise PolicyError("the policy is closed") from None
+            raise
 
     async def _generate(self, request: Request) -> Completion:
         number = self._seat(request.session)
@@ -242,25 +263,30 @@ class VllmPolicy:
             self.stats["completion_tokens"] += len(completion.token_ids)
             return completion
 
+    async def _replaced(self, version: int, path: Path) -> None:
+        # To be cancelled halfway would leave engines paused.
+        await asyncio.shield(asyncio.ensure_future(self._replace(version, path)))
+
     async def _replace(self, version: int, path: Path) -> None:
-        old = self._weights
-        weights = self._weights = Weights(version, path, old.serial + 1)
-        await self._all_alive()
-        results = await asyncio.gather(
-            *(self._update(number, weights) for number in range(len(self._engines))),
-            return_exceptions=True,
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                error = result
-                if not isinstance(error, PolicyError):
-                    error = PolicyError(f"an engine refused the weights: {result!r}")
-                    error.__cause__ = result
-                self._fail(error)
-                raise error
-        if old.path is not None and old.path != weights.path:
-            old.path.unlink(missing_ok=True)
-        self.stats["weight_updates"] += 1
+        async with self._replacing:
+            old = self._weights
+            weights = self._weights = Weights(version, path, old.serial + 1)
+            await self._all_alive()
+            results = await asyncio.gather(
+                *(self._update(number, weights) for number in range(len(self._engines))),
+                return_exceptions=True,
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    error = result
+                    if not isinstance(error, PolicyError):
+                        error = PolicyError(f"an engine refused the weights: {result!r}")
+                        error.__cause__ = result
+                    self._fail(error)
+                    raise error
+            if old.path is not None:
+                old.path.unlink(missing_ok=True)
+            self.stats["weight_updates"] += 1
 
     async def _update(self, number: int, weights: Weights) -> None:
         while self._engines[number].weights != weights:
@@ -301,15 +327,17 @@ class VllmPolicy:
 
     async def _start(self, number: int) -> None:
         engine = self._engines[number]
-        try:
-            await engine.start(self._weights)
-        except EngineDied as death:
-            self._bury(number, death)
-        except Exception as error:
-            failure = PolicyError(f"vLLM's engine does not start: {error}")
-            failure.__cause__ = error
-            self._fail(failure)
-            raise failure from error
+        while True:
+            try:
+                return await engine.start(self._weights)
+            except EngineDied as death:
+                engine.stop()
+                self._count(death)
+            except Exception as error:
+                failure = PolicyError(f"vLLM's engine does not start: {error}")
+                failure.__cause__ = error
+                self._fail(failure)
+                raise failure from error
 
     def _bury(self, number: int, death: EngineDied) -> None:
         """Take note of a death; whoever needs the engine next starts it again.
@@ -325,6 +353,11 @@ class VllmPolicy:
             return  # somebody else has seen to it
         engine.stop()
         self._lives[number] = None
+        self._count(death)
+
+    def _count(self, death: EngineDied) -> None:
+        if self._closed:
+            raise PolicyError("the policy is closed") from death
         self._restarts_left -= 1
         if self._restarts_left < 0:
             failure = PolicyError(
@@ -355,20 +388,26 @@ class VllmPolicy:
     # Weights ----------------------------------------------------------------------------------
 
     def _check_state(self, state: Mapping[str, Any]) -> None:
-        if self._shapes is None:
-            return
-        unknown = sorted(set(state) - set(self._shapes))
-        misshapen = [
-            f"{name} {tuple(value.shape)} for {self._shapes[name]}"
-            for name, value in state.items()
-            if name in self._shapes and tuple(value.shape) != self._shapes[name]
-        ]
-        missing = sorted(set(self._shapes) - set(state) - self._tied)
-        for problem, names in (
-            ("unknown", unknown),
-            ("missing", missing),
-            ("misshapen", misshapen),
-        ):
+        shapes = self._shapes
+        if shapes is None:
+            shapes = {name: tuple(value.shape) for name, value in state.items()}
+        known = {name: value for name, value in state.items() if name in shapes}
+        problems = {
+            "unknown": sorted(set(state) - set(known)),
+            "missing": sorted(set(shapes) - set(state) - self._tied),
+            "misshapen": [
+                f"{name} {tuple(value.shape)} for {shapes[name]}"
+                for name, value in known.items()
+                if tuple(value.shape) != shapes[name]
+            ],
+            # In an engine's cache they would outlive the weights.
+            "not finite": [
+                name
+                for name, value in known.items()
+                if not bool(torch.isfinite(torch.as_tensor(value)).all())
+            ],
+        }
+        for problem, names in problems.items():
             if names:
                 shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
                 raise ValueError(f"{len(names)} {problem} weights: {shown}")
@@ -386,6 +425,31 @@ def place_engines(engines: int) -> tuple[str, ...] | None:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = visible.split(",")[:count] if visible else [str(number) for number in range(count)]
     return tuple(names[(number + 1) % count].strip() for number in range(engines))
+
+
+def _bases() -> list[Path]:
+    """Where weights may be written, the best first."""
+    found = [_SHARED_MEMORY] if _SHARED_MEMORY.is_dir() else []
+    return [*found, Path(tempfile.gettempdir())]
+
+
+def _roomy(folders: list[Path], state: Mapping[str, Any]) -> Path:
+    """The first folder with room for the weights; shared memory in containers is often small.
+
+    Raises:
+        OSError: If none has.
+    """
+    tensors = map(torch.as_tensor, state.values())
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors) + (1 << 20)
+    free = [shutil.disk_usage(folder).free for folder in folders]
+    for folder, room in zip(folders, free, strict=True):
+        if room > needed:
+            return folder
+    shown = ", ".join(
+        f"{folder.parent} has {room / 2**30:.2f} GiB"
+        for folder, room in zip(folders, free, strict=True)
+    )
+    raise OSError(f"weights of {needed / 2**30:.2f} GiB have no room to be handed over: {shown}")
 
 
 def _write(state: Mapping[str, Any], path: Path) -> None:

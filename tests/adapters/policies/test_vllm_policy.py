@@ -63,7 +63,7 @@ def models() -> list[CausalLM]:
 
 @pytest.fixture(scope="module")
 def policy(models: list[CausalLM]) -> Iterator[VllmPolicy]:
-    made = VllmPolicy.around(models[0], max_context=CONTEXT, restarts=2)
+    made = VllmPolicy.around(models[0], max_context=CONTEXT, restarts=3)
     made.stop_token_ids = ()  # answers have the length asked for
     yield made
     asyncio.run(made.aclose())
@@ -163,6 +163,21 @@ def test_room_is_respected(policy: VllmPolicy) -> None:
         run(policy.generate(request([])))
 
 
+def test_tokens_that_the_model_does_not_have_end_no_engine(policy: VllmPolicy) -> None:
+    vocabulary = policy._engines[0]._vocabulary
+    for prompt, words in (
+        ([3, vocabulary], f"token id {vocabulary} is outside the vocabulary 0..{vocabulary - 1}"),
+        ([3, -1], "token id -1 is outside"),
+        ([2**40], "is outside"),
+        ([0.5], "flat sequence of token ids, got float64"),
+        ([[1, 2]], "of shape"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            run(policy.generate(request(prompt)))
+    assert run(policy.generate(request([vocabulary - 1], tokens=3))).token_ids
+    assert policy.stats["restarts"] == 0
+
+
 def test_a_later_turn_finds_the_earlier_ones_in_the_cache(policy: VllmPolicy) -> None:
     async def turns() -> Completion:
         first = await policy.generate(request(LONG, session="s"))
@@ -209,6 +224,8 @@ def test_weights_that_do_not_fit_change_nothing(policy: VllmPolicy, models: list
         ({**state, "extra": torch.zeros(1)}, "1 unknown weights: extra"),
         ({key: value for key, value in state.items() if key != name}, "1 missing weights"),
         ({**state, name: torch.zeros(1)}, "1 misshapen weights"),
+        # They would stay in the engine's cache, and reach requests under later weights.
+        ({**state, name: state[name] / 0}, "1 not finite weights"),
     ):
         with pytest.raises(ValueError, match=words):
             run(policy.load_weights(bad, 9))
@@ -355,6 +372,35 @@ def test_a_killed_engine_comes_back_and_nothing_is_lost(
     assert_gone([pid])
 
 
+def test_an_engine_killed_in_an_update_comes_back_and_nothing_waits_for_ever(
+    policy: VllmPolicy, models: list[CausalLM]
+) -> None:
+    """The requests hear of the death before the update does, which vLLM leaves waiting."""
+    asked = [request(key=n, tokens=400, session=f"u{n}") for n in range(4)]
+    pid, after = core(policy), 3 * pace(policy)
+
+    async def killed() -> list[Completion]:
+        tasks = [asyncio.create_task(policy.generate(item)) for item in asked]
+        await asyncio.sleep(after)
+        os.kill(pid, signal.SIGSTOP)  # it reads no more
+        update = asyncio.create_task(policy.load_weights(models[2].model.state_dict(), 6))
+        while policy._engines[0]._open.is_set():
+            await asyncio.sleep(0.01)
+        os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(240):
+            await update
+            return list(await asyncio.gather(*tasks))
+
+    before = policy.stats["restarts"]
+    answers = run(killed())
+    assert policy.stats["restarts"] == before + 1
+    for answer in answers:
+        assert set(answer.versions.tolist()) == {6}
+        own = scores(models[2], LONG[:40], answer)
+        np.testing.assert_allclose(answer.logprobs, own, atol=1e-4)
+    assert_gone([pid])
+
+
 # Several engines, and an environment ------------------------------------------------------------
 
 
@@ -447,7 +493,7 @@ def test_engines_that_die_too_often_end_the_run_with_their_cause(
 ) -> None:
     """The last test: nothing comes after it."""
     pid = core(policy)
-    folders = [policy._folder, policy._own_folder]
+    folders = [folder.path for folder in (*policy._folders, policy._own_folder) if folder]
     after = 3 * pace(policy)
     policy._restarts_left = 0
     restarts = policy.stats["restarts"]
@@ -469,5 +515,6 @@ def test_engines_that_die_too_often_end_the_run_with_their_cause(
             await policy.generate(request())
 
     run(killed())
-    assert not any(folder is not None and folder.exists() for folder in folders)
+    assert len(folders) == 3
+    assert not any(folder.exists() for folder in folders)
     assert_gone([pid])

@@ -23,7 +23,6 @@ from adapters.policies import vllm_policy  # noqa: E402
 from adapters.policies.vllm_engine import (  # noqa: E402
     EngineDied,
     EngineOptions,
-    VllmEngine,
     Weights,
 )
 from adapters.policies.vllm_policy import VllmPolicy  # noqa: E402
@@ -175,11 +174,12 @@ def test_weights_reach_every_engine_and_old_files_go(engines: list[Pretended]) -
             await policy.load_weights(weights(version / 2), version)
             assert policy.version == version
             assert [(e.version, e.weight) for e in engines] == [(version, version / 2)] * 2
-        assert [path.name for path in policy._folder.iterdir()] == ["version-5.safetensors"]
+        left = [path.name for folder in policy._folders for path in folder.path.iterdir()]
+        assert left == ["version-5.1.safetensors"]
         assert policy.stats["weight_updates"] == 2
 
     run(policy, play())
-    assert not policy._folder.exists()
+    assert not any(folder.path.exists() for folder in policy._folders)
 
 
 def test_other_weights_of_the_same_version_are_loaded_too(engines: list[Pretended]) -> None:
@@ -195,6 +195,91 @@ def test_other_weights_of_the_same_version_are_loaded_too(engines: list[Pretende
     run(policy, play())
 
 
+def test_publications_do_not_mix(engines: list[Pretended]) -> None:
+    """Engines end with one and the same of two that come at a time, and no file stays."""
+    policy = make(2)
+
+    async def play() -> None:
+        await policy.start()
+        for version in range(1, 6):
+            both = (policy.load_weights(weights(value), version) for value in (0.25, 0.75))
+            await asyncio.gather(*both)
+            assert len({(engine.weight, engine.weights) for engine in engines}) == 1
+            assert engines[0].weights == policy._weights
+        left = [path for folder in policy._folders for path in folder.path.iterdir()]
+        assert left == [policy._weights.path]
+
+    run(policy, play())
+
+
+def test_a_publisher_that_is_cancelled_leaves_no_engine_halfway(engines: list[Pretended]) -> None:
+    policy = make()
+
+    async def play() -> None:
+        await policy.start()
+        taken, steps = asyncio.Event(), list[str]()
+
+        async def update(new: Weights) -> None:
+            steps.append("begun")
+            await asyncio.sleep(0.05)
+            steps.append("done")
+            await Pretended.update(engines[0], new)
+            taken.set()
+
+        engines[0].update = update  # type: ignore[method-assign]
+        publishing = asyncio.create_task(policy.load_weights(weights(0.5), 1))
+        while not steps:
+            await asyncio.sleep(0.001)
+        publishing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await publishing
+        async with asyncio.timeout(10):
+            while not taken.is_set():
+                await asyncio.sleep(0.01)
+        assert (await policy.generate(ask())).details["weight"] == 0.5
+
+    run(policy, play())
+
+
+def test_weights_go_where_there_is_room(
+    engines: list[Pretended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shared memory of a container is often smaller than the weights."""
+    policy = make()
+    free: dict[Path, int] = dict.fromkeys([folder.path for folder in policy._folders], 0)
+    monkeypatch.setattr(
+        vllm_policy.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free[path]})
+    )
+    first, last = policy._folders[0].path, policy._folders[-1].path
+
+    async def play() -> None:
+        for version, (where, room) in enumerate([(first, 1 << 30), (last, 1 << 30)]):
+            free.update(dict.fromkeys(free, 0))
+            free[where] = room
+            await policy.load_weights(weights(0.5), version)
+            assert [path.parent for path in (policy._weights.path,) if path] == [where]
+            assert engines[0].weight == 0.5
+        free.update(dict.fromkeys(free, 0))
+        with pytest.raises(OSError, match=r"0\.00 GiB have no room .* has 0\.00 GiB"):
+            await policy.load_weights(weights(0.5), 9)
+        assert policy.version == 1
+
+    run(policy, play())
+
+
+def test_temperatures_that_vllm_would_change_are_refused() -> None:
+    policy = make()
+
+    async def play() -> None:
+        for temperature in (1e-3, 0.0099, 2.1):
+            with pytest.raises(ValueError, match=f"0.01 to 2, or at 0 .*, not at {temperature:g}"):
+                await policy.generate(Request([3], Sampling(temperature, 4), (1,)))
+        for temperature in (0.0, 0.01, 1.0, 2.0):
+            assert (await policy.generate(Request([3], Sampling(temperature, 4), (1,)))).token_ids
+
+    run(policy, play())
+
+
 def test_tied_weights_may_be_left_out_and_others_not() -> None:
     policy = make()
 
@@ -205,6 +290,7 @@ def test_tied_weights_may_be_left_out_and_others_not() -> None:
             ({"tied": torch.zeros(1)}, "1 missing weights: w"),
             ({"w": torch.zeros(3)}, r"misshapen weights: w \(3,\) for \(2,\)"),
             (weights(0) | {"x": torch.zeros(1)}, "unknown weights: x"),
+            (weights(float("inf")), "1 not finite weights: w"),
         ):
             with pytest.raises(ValueError, match=words):
                 await policy.load_weights(state, 2)
@@ -260,6 +346,24 @@ def test_too_many_deaths_end_the_run_for_everybody(engines: list[Pretended]) -> 
     run(policy, play())
 
 
+def test_an_engine_that_dies_again_and_again_while_it_starts_ends_the_run(
+    engines: list[Pretended],
+) -> None:
+    policy = make(restarts=2)
+    engines[0].die_at = ["start"] * 3
+
+    async def play() -> None:
+        results = await asyncio.gather(
+            *(policy.generate(ask(f"s{n}")) for n in range(3)), return_exceptions=True
+        )
+        for error in results:
+            assert isinstance(error, PolicyError)
+            assert "died once more, after 2 restarts: dead at start" in str(error)
+        assert engines[0].starts == 3
+
+    run(policy, play())
+
+
 def test_an_engine_that_does_not_start_says_why(engines: list[Pretended]) -> None:
     policy = make()
     engines[0].fail_at = ["start"]
@@ -296,7 +400,7 @@ def test_closing_ends_what_runs_and_may_be_done_twice(engines: list[Pretended]) 
         running = asyncio.create_task(policy.generate(ask()))
         await asyncio.sleep(0.05)
         await policy.aclose()
-        with pytest.raises((PolicyError, asyncio.CancelledError)):
+        with pytest.raises(PolicyError, match="closed"):
             await running
         assert engines[0].stops == 1
         with pytest.raises(PolicyError, match="closed"):
@@ -349,8 +453,11 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any], words: str)
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("max_context", 1), ("slots", 0), ("on_update", "x"), ("memory", 1.5), ("cache_gib", 0)],
-)
+    [
+        ("max_context", 1), ("slots", 0), ("on_update", "x"), ("memory", 1.5), ("cache_gib", 0),
+        ("silence", 0.0), ("start_deadline", -1.0),
+    ],
+)  # fmt: skip
 def test_options_out_of_range_are_refused(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=name):
         EngineOptions(**({"model": "m", "max_context": 9} | {name: value}))
@@ -382,63 +489,3 @@ def test_a_model_made_here_is_saved_for_the_engines(tmp_path: Path) -> None:
 
     run(policy, play())
     assert not folder.exists()
-
-
-# What is read from vLLM's output ----------------------------------------------------------------
-
-
-class Span:
-    def __init__(self, version: str, start: int, end: int) -> None:
-        self.version, self.start, self.end = version, start, end
-
-
-class Flat:
-    """The layout of vLLM's flat log-probs: a position may hold more than the sampled token."""
-
-    def __init__(self, values: list[list[float]]) -> None:
-        self.logprobs = [value for position in values for value in position]
-        self.start_indices, at = [], 0
-        for position in values:
-            self.start_indices.append(at)
-            at += len(position)
-
-
-def output(reason: str, spans: list[Span] | None, ids: list[int], flat: Flat | None) -> Any:
-    class Part:
-        token_ids, logprobs, finish_reason, weight_versions = ids, flat, reason, spans
-
-    class Whole:
-        outputs = [Part()]  # noqa: RUF012 - vLLM's own shape
-        num_cached_tokens = None
-
-    return Whole()
-
-
-@pytest.mark.parametrize(
-    ("mode", "trainable"), [("recompute", None), ("keep", [True, True, False])]
-)
-def test_versions_are_read_from_spans(mode: Any, trainable: list[bool] | None) -> None:
-    async def read() -> Completion:
-        engine = VllmEngine(EngineOptions(model="m", max_context=9, on_update=mode))
-        flat = Flat([[-0.1], [-0.2, -9.0], [-0.3]])
-        spans = [Span("6", 0, 2), Span("7", 2, 3)]
-        return engine._completion(output("length", spans, [1, 2, 3], flat), 6)
-
-    answer = asyncio.run(read())
-    assert answer.versions.tolist() == [6, 6, 7]
-    np.testing.assert_array_equal(answer.logprobs, np.float32([-0.1, -0.2, -0.3]))
-    found = None if answer.trainable is None else answer.trainable.tolist()
-    assert found == trainable
-    assert answer.finish_reason is FinishReason.LENGTH
-
-
-def test_an_output_without_tokens_and_one_that_went_wrong() -> None:
-    async def read(reason: str) -> Completion:
-        engine = VllmEngine(EngineOptions(model="m", max_context=9))
-        return engine._completion(output(reason, None, [], None), 0)
-
-    answer = asyncio.run(read("abort"))
-    assert answer.finish_reason is FinishReason.ABORT
-    assert answer.token_ids == ()
-    with pytest.raises(RuntimeError, match="ended as 'error'"):
-        asyncio.run(read("error"))
