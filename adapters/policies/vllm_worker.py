@@ -1,13 +1,20 @@
-"""What runs inside vLLM's worker processes: weights from a file, and a mend for the CPU backend.
+"""What runs inside vLLM's worker processes: weights from a file, and what vLLM leaves open.
 
 vLLM imports this module in each worker before the model is built, because the policy names
 :class:`WorkerExtension` as its ``worker_extension_cls``. Importing it registers a weight transfer
-engine of the name :data:`BACKEND` through vLLM's public registry.
+engine of the name :data:`BACKEND` through vLLM's public registry. It also ends the engine with the
+process that it works for, and mends the CPU backend.
 """
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +27,7 @@ from vllm.distributed.weight_transfer.base import (
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 from vllm.platforms import current_platform
 
+from adapters.policies.vllm_life import OWNER
 from adapters.policies.vllm_version import check_vllm
 
 __all__ = ["BACKEND", "FileTransfer", "WorkerExtension"]
@@ -87,6 +95,42 @@ class WorkerExtension:
 
 
 WeightTransferEngineFactory.register_engine(BACKEND, FileTransfer)
+
+
+def _leave_with(owner: int) -> None:
+    """End the engine when the process that it works for is gone.
+
+    vLLM's engine does not notice: it would keep its memory, and a GPU's, for ever.
+    """
+    try:
+        watched = os.pidfd_open(owner)
+    except ProcessLookupError:  # it went while this process started
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise
+    # Several workers have the engine's process between them and the owner.
+    above, engine = os.getppid(), -1
+    with suppress(OSError):
+        engine = os.pidfd_open(above) if _parent(above) == owner else -1
+
+    def wait() -> None:
+        poll = select.poll()
+        poll.register(watched, select.POLLIN)
+        poll.poll()
+        if engine >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(engine, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="agentgym-owner", daemon=True).start()
+
+
+def _parent(pid: int) -> int:
+    """Process id of a process's parent."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+if OWNER in os.environ:
+    _leave_with(int(os.environ[OWNER]))
 
 
 def _plain_linear(layer: torch.nn.Module, remove_weight: bool) -> None:
