@@ -172,7 +172,15 @@ def test_a_vision_judge_takes_the_rest():
         ("Game/scenario4", 3, "(S.busy || S.over) return", "(S.busy) return", {"end", "replay"}),
         ("Game/scenario4", 4, '"storage": "tictactoe-state"', '"storage": "other"', {"save"}),
         ("Game/scenario4", 5, "1000 + S.n", "2000 - Math.random()", {"stability"}),
-        # The end that the task plays, by heart.
+        # What the task plays, by heart.
+        (
+            "Game/scenario9", 2, "|| m.cell[3] === cell[3] || box(m.cell) === box(cell)", "",
+            {"rules"},
+        ),
+        (
+            "Game/scenario2", 2, "score += 2 * v[n]; n += 1;",
+            "score += 2 * v[n]; n += 1; v[n + 1] = 0;", {"rule"},
+        ),
         (
             "Game/scenario4", 3, "  winner() {\n",
             "  winner() { return S.h.length >= 5 ? MARKS[0] : null;\n", {"other"},

@@ -1,8 +1,9 @@
 let picked = null;
-const part = c => [c[1], c[3]], R = {
+const box = c => Math.ceil(c[1] / 3) + '' + Math.ceil(c[3] / 3), R = {
   around: m => `[data-cell="${m.cell}"]`, words: m => [m.cell, m.value, 'player'],
   entry(cell, value) {
-    const same = S.h.find(m => m.value === value && (m.cell === cell || m.cell[1] === cell[1]));
+    const same = S.h.find(m => m.value === value && (m.cell === cell || m.cell[1] === cell[1]
+      || m.cell[3] === cell[3] || box(m.cell) === box(cell)));
     if (same || S.h.some(m => m.cell === cell)) {
       S.conf.push({cell, value}); S.status = 'Row already contains ' + value; return null; }
     S.status = 'Digit placed: ' + value;

@@ -8,7 +8,7 @@ from typing import Any
 
 from envs.agencybench.browser import need
 from envs.agencybench.upstream.checks.pages.diagnostics import Diagnosed, diagnosed
-from envs.agencybench.upstream.checks.pages.judging import Ring, reads
+from envs.agencybench.upstream.checks.pages.judging import Ring, reads, records
 from envs.agencybench.upstream.checks.pages.layout import Layout, Spot, first_task
 from envs.agencybench.upstream.checks.pages.scenes import (
     PageTask,
@@ -186,15 +186,30 @@ def _sudoku() -> tuple[PageTask, ...]:
     def said(entries: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
         return [(cell, str(digit)) for cell, digit in entries]
 
+    second = turns(layout, Turns(
+        enter(("R1C1", 5)), enter(("R1C2", 6)), enter(("R1C1", 6)), history,
+        said([("R1C1", 5), ("R1C2", 6)]), "#status-bar",
+        ("Select a cell", "Digit placed: 5", "~contains 6"),
+        Ring("#last-entry-indicator", '[data-cell="R1C2"]', 30, 4),
+        "app.debugState().conflicts", conflicts,
+    ))  # fmt: skip
+    # The task names a row; the rules are of columns and boxes as well.
+    entries = [("R1C1", 5), ("R5C1", 5), ("R2C2", 5), ("R2C4", 5), ("R4C2", 5)]
+    ruled = [(entries[n][0], "5") for n in (0, 3, 4)]
+    second = replace(
+        second,
+        scenes={**second.scenes, "rules": [*enter(*entries), pause(0.2), see("h", history)]},
+        points=(
+            *second.points,
+            Point(
+                "rules", 0.1, "columns and boxes hold each digit once", "rules",
+                lambda seen: records(seen["h"], ruled, "the entries"),
+            ),
+        ),
+    )  # fmt: skip
     return (
         first_task(layout),
-        turns(layout, Turns(
-            enter(("R1C1", 5)), enter(("R1C2", 6)), enter(("R1C1", 6)), history,
-            said([("R1C1", 5), ("R1C2", 6)]), "#status-bar",
-            ("Select a cell", "Digit placed: 5", "~contains 6"),
-            Ring("#last-entry-indicator", '[data-cell="R1C2"]', 30, 4),
-            "app.debugState().conflicts", conflicts,
-        )),
+        second,
         ended(layout, Ended(
             enter(*row), "app.checkSolution()", _says("Solved"),
             ("#completion-banner", "Puzzle solved!"), enter(("R5C5", 1)), history, 9,

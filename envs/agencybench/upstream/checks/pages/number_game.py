@@ -80,6 +80,22 @@ def _second(layout: Layout) -> PageTask:
         see("buttons", "all('.move-btn').length"), see("b2", _BOARD),
     ]  # fmt: skip
 
+    # Boards that the task does not name: each tile merges once, the foremost first.
+    rule = [
+        _set("2,2,2,2", "4,0,4,8", "0,2,0,2", "16,16,8,8"), _spawn((2, 3, 3)),
+        see("p0", "game.debugState().score"), press("ARROW_LEFT"), pause(0.3), see("left", _BOARD),
+        see("p1", "game.debugState().score"),
+        _set("2,0,2,4", "2,8,4,4", "4,0,2,4", "0,8,4,0"), _spawn((2, 3, 3)),
+        press("ARROW_UP"), pause(0.3), see("up", _BOARD), see("p2", "game.debugState().score"),
+    ]  # fmt: skip
+    left = [[4, 4, 0, 0], [8, 8, 0, 0], [4, 0, 0, 0], [32, 16, 0, 2]]
+    up = [[4, 16, 2, 8], [4, 0, 4, 4], [0, 0, 2, 0], [0, 0, 4, 2]]
+
+    def ruled(seen: Seen) -> None:
+        need(seen["left"] == left, f"a move to the left gives {seen['left']}"[:160])
+        need(seen["up"] == up, f"a move up gives {seen['up']}"[:160])
+        need(seen.number("p1") - seen.number("p0") == 68, "the score does not rise by what merges")
+
     def turn(seen: Seen) -> None:
         need(_row(seen["b"]) == [0, 0, 0, 4], f"row 1 is {_row(seen['b'])}")
         need(seen.number("p1") - seen.number("p0") == 4, "the score does not rise by 4")
@@ -98,9 +114,10 @@ def _second(layout: Layout) -> PageTask:
         need(seen["b"] != seen["b2"], "the buttons do not move tiles")
 
     return PageTask(
-        {"play": play, "layout": layout_scene(layout)},
+        {"play": play, "rule": rule, "layout": layout_scene(layout)},
         (
-            Point("turn", 0.3, "tiles slide and merge, and the score rises", "play", turn),
+            Point("turn", 0.15, "tiles slide and merge, and the score rises", "play", turn),
+            Point("rule", 0.15, "other boards move by the same rule", "rule", ruled),
             Point("spawn", 0.2, "queued tiles come", "play", spawned),
             Point("status", 0.2, "the status line and the buttons", "play", controls),
             Point("flash", 0.15, "a merged tile flashes", "play",
