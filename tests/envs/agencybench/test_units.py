@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from agency_world import score, solution, world_of
+from units_package import FILES, TESTS
 
 from agentgym.dice import Dice
 from agentgym.sandbox import shared_sandbox
@@ -233,3 +234,66 @@ def test_inputs_are_what_they_should_be(seed):
         except expressions.ExpressionError:
             wrong += 1
     assert wrong == 8
+
+
+# Other ways ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", [0, 1, 2, 4])
+def test_a_right_package_of_another_make(sandbox, task):
+    made = score(ID, world_of(ID), task, FILES, sandbox=sandbox)
+    assert made.score == 1.0, made.as_json()
+
+
+def test_tests_may_be_a_package_with_files_of_its_own(sandbox):
+    made = score(ID, world_of(ID), 3, TESTS, sandbox=sandbox)
+    assert made.score == 1.0, made.as_json()
+
+
+FORGED = """
+import __main__
+class ExpressionError(ValueError): pass
+class DimensionError(ExpressionError): pass
+class NoRoute(LookupError): pass
+def forge(*_):
+    for value in ({"raised": 5}, {"raised": []}, {"value": {}}, {"value": [1]}, {"ask": [[]]},
+                  {"raised": {"a": 1}, "asked": 7}, [], 5, None, {"value": {"version": 5}}):
+        __main__.say(value)
+    return "1"
+calculate = convert = find_factor = forge
+class Names(list):
+    def __iter__(self):
+        forge()
+        return iter(())
+__all__ = Names()
+__version__ = "0.2.0"
+"""
+LUCKY = """
+import random, unittest
+class T(unittest.TestCase):
+    def test(self):
+        self.assertTrue(random.random() < 0.5)
+"""
+BY_THE_LOOK = """
+import hashlib, pathlib, unittest
+class T(unittest.TestCase):
+    def test(self):
+        text = b"".join(p.read_bytes() for p in sorted(pathlib.Path("units").glob("*.py")))
+        self.assertTrue(hashlib.sha256(text).digest()[0] & 3)
+"""
+
+
+def test_forged_answers_are_no_errors_of_the_assessor(sandbox):
+    for task in (0, 1, 2, 4):
+        made = score(ID, world_of(ID), task, {"units/__init__.py": FORGED}, sandbox=sandbox)
+        assert (made.score, made.error) == (0.0, False), made.as_json()
+
+
+@pytest.mark.parametrize("text", [LUCKY, BY_THE_LOOK])
+def test_tests_that_throw_dice_are_worth_nothing(sandbox, text):
+    """One of the correct implementations is refused sooner or later."""
+    scores = [
+        score(ID, world_of(ID), 3, {"tests/test_dice.py": text}, seed=seed, sandbox=sandbox).score
+        for seed in range(4)
+    ]
+    assert sum(scores) / len(scores) <= 0.15

@@ -29,8 +29,9 @@ QUERIES = (
     (
         "Answer questions A, B and C of `assignment.md` in `answers.json`.",
         '- `answers.json`: an object with the keys `A`, `B` and `C`, each `{"answer": text, '
-        '"documents": [ids], "quote": text}`. `documents` are those that are needed for the '
-        "answer and no others; `quote` stands word for word in one of them and holds the answer",
+        '"documents": [ids], "quote": text}`. A number is given as digits alone. `documents` are '
+        "those that are needed for the answer, all that is compared included, and no others; "
+        "`quote` stands word for word in one of them and holds the answer",
         "- answers: 0.6\n- documents, where the answer is right: 0.2\n"
         "- quotes, where the answer is right: 0.2",
     ),
@@ -224,11 +225,13 @@ def _answers(part: str) -> Callable[[Assessment], Finding]:
         for name, (_, answer, documents) in asked.items():
             row = value.get(name)
             row = row if isinstance(row, dict) else {}
-            right = str(row.get("answer", "")).strip().casefold() == answer.casefold()
+            right = _same(row.get("answer"), answer)
             if right and part == "documents":
                 given = row.get("documents")
                 given = set(map(str, given)) if isinstance(given, list) else set()
-                gain = float(given == set(documents))
+                # To compare the ports of a district somebody may have to read of all ports.
+                also = set(registry.entry.values()) if name == "C" else set()
+                gain = float(set(documents) <= given <= set(documents) | also)
             elif right and part == "quotes":
                 gain = float(_quoted(registry, row.get("quote"), answer, documents))
             else:
@@ -239,6 +242,15 @@ def _answers(part: str) -> Callable[[Assessment], Finding]:
         return Finding(good / len(asked), f"not right: {', '.join(amiss)}" if amiss else "")
 
     return run
+
+
+def _same(given: Any, answer: str) -> bool:
+    """Whether it is the answer, whatever its case; a number may carry its unit or commas."""
+    text = " ".join(str(given).split()).casefold()
+    if answer.isdigit():
+        text = re.sub(r"(?<=\d)[, _](?=\d{3})", "", text)
+        text = re.sub(r" (tonnes|t)\.?$", "", text)
+    return text == answer.casefold()
 
 
 def _quoted(registry: Registry, quote: Any, answer: str, documents: tuple[str, ...]) -> bool:

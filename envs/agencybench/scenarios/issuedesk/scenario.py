@@ -129,8 +129,9 @@ def _quoted(assessment: Assessment) -> Finding:
     comments = desk.issues[plan.tracking]["comments"]
     if not comments:
         raise Unmet("the tracking issue has no comment")
-    fenced = f"```\n{text}```" if text.endswith("\n") else f"```\n{text}\n```"
-    if len(comments) > 1 or fenced not in comments[0]:
+    # The end of the last line is the file's own, or that before the back-ticks.
+    fenced = {f"```\n{text}\n```", f"```\n{text}```" if text.endswith("\n") else ""} - {""}
+    if len(comments) > 1 or not any(quote in comments[0] for quote in fenced):
         raise Unmet("the comment does not quote the file to the letter, once")
     return Finding(1.0)
 

@@ -349,7 +349,7 @@ def _changelog(assessment: Assessment) -> Finding:
         raise Unmet("the entry of 0.1.0 is not as it was")
     for section in ("Added", "Fixed"):
         found = re.search(rf"^### {section}\s*\n(.*?)(?=^### |\Z)", releases[0], re.M | re.S)
-        points = set(re.findall(r"^[-*+] +(.*\w.*)$", found[1], re.M)) if found else set()
+        points = set(re.findall(r"^[-*+] +(\S.*)$", found[1], re.M)) if found else set()
         if len(points) < 2:
             raise Unmet(f"`### {section}` does not hold two points")
     return Finding(1.0)
