@@ -51,12 +51,11 @@ class AgentGymGroup(types.EnvGroupBuilder):
         return envs
 
     async def cleanup(self) -> None:
-        """Close all environments made so far."""
+        """Close all environments made so far; those that hang are abandoned."""
         seats, self._made = [env.seat for env in self._made], []
         for seat in seats:
             seat.close()
-        idle = [seat for seat in seats if not seat.busy]  # the others hang, and are abandoned
-        await asyncio.gather(*(asyncio.to_thread(seat.join) for seat in idle))
+        await asyncio.gather(*(asyncio.to_thread(seat.join) for seat in seats if not seat.busy))
 
     def logging_tags(self) -> list[str]:
         """Its id."""
@@ -88,8 +87,7 @@ class AgentGymEnv(types.Env):
     def _make(self) -> TokenEpisode:
         group, tokenizer = self._group, get_tokenizer(self._group.model_name)
         self._stops = [*(group.settings.get("stop_token_ids") or [tokenizer.eos_token_id])]
-        settings = {**group.settings, "deadline": None}  # the seat has one
-        self._episode = TokenEpisode(group.env_id, tokenizer, **settings)
+        self._episode = TokenEpisode(group.env_id, tokenizer, deadline=None, **group.settings)
         return self._episode
 
     async def _call(self, method: str, *arguments: Any) -> StopReason | None:
@@ -110,6 +108,8 @@ class AgentGymEnv(types.Env):
 
 class _Batches(types.RLDataset):
     def __init__(self, groups: Sequence[AgentGymGroup], size: int) -> None:
+        if not 1 <= size <= len(groups):
+            raise ValueError(f"batch_size must be 1 to {len(groups)}, the rows; got {size}")
         self._groups, self._size = groups, size
 
     def get_batch(self, index: int) -> Sequence[AgentGymGroup]:
@@ -134,16 +134,17 @@ class AgentGymDatasetBuilder(types.RLDatasetBuilder):
     seed: int = 0
     test_rows: int = 0
     test_split: str | None = None
+    call_s: float = 600.0
     settings: dict[str, Any] = chz.field(default_factory=dict)
     env_args: dict[str, Any] = chz.field(default_factory=dict)
 
     async def __call__(self) -> tuple[types.RLDataset, types.RLDataset | None]:
         """Draw the rows from the training split; what fills no batch is left out."""
         args, of = self.env_args, (self.env_id, self.model_name)
-        settings = {**self.settings, **args}
+        settings = {**self.settings, **args}, self.call_s
         rows = task_rows(self.env_id, self.rows, seed=self.seed, **args)
-        train = [AgentGymGroup(*of, row, self.group_size, settings) for row in rows]
+        train = [AgentGymGroup(*of, row, self.group_size, *settings) for row in rows]
         number, split = self.test_rows, self.test_split
         rows = evaluation_rows(self.env_id, number, split=split, **args) if number else []
-        test = [AgentGymGroup(*of, row, 1, settings) for row in rows]
+        test = [AgentGymGroup(*of, row, 1, *settings) for row in rows]
         return _Batches(train, self.batch_size), _Batches(test, len(test)) if test else None

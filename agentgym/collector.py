@@ -21,7 +21,7 @@ import numpy as np
 
 from agentgym.feed import Feed
 from agentgym.guidance import Guidance, given_tokens, given_turns
-from agentgym.info import Info, StopReason
+from agentgym.info import Info, StopReason, stop_reason
 from agentgym.policy import Completion, FinishReason, Policy, Request, Sampling
 from agentgym.progress import ProgressAbstraction, ProgressWatch
 from agentgym.prompts import ConversationRenderer, Dialogue, Rendered, WindowedRenderer
@@ -326,7 +326,7 @@ class Collector:
             self.counters["invalid_actions"] += not turn.action_valid
             if terminated or truncated:
                 trajectory.terminated, trajectory.truncated = terminated, truncated
-                trajectory.stop_reason = _stop_reason(info, terminated, trajectory.success)
+                trajectory.stop_reason = stop_reason(info, terminated)
                 if terminated:
                     return
             prompt = _render(
@@ -496,15 +496,6 @@ def _render(function: Callable[..., T], *args: Any) -> T:
 def _reset_options(spec: EpisodeSpec) -> dict[str, Any]:
     options = {"task_id": spec.task_id, "split": spec.split}
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _stop_reason(info: Info, terminated: bool, success: bool) -> StopReason:
-    given = info.get("stop_reason")
-    if given is not None:
-        return StopReason(given)
-    if terminated:
-        return StopReason.SOLVED if success else StopReason.FAILED
-    return StopReason.MAX_TURNS
 
 
 def _stable_hash(text: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from agentgym.info import Info, StopReason
+from agentgym.info import Info, StopReason, stop_reason
 from agentgym.seats import EnvironmentFault, EnvironmentHang, check_reset, check_step
 from agentgym.tasks import TaskSet
 
@@ -115,6 +115,8 @@ class GuardedEnv:
             return self._failed()
         self.info = _complete(info)
         self.over = terminated or truncated
+        if self.over and self.info["stop_reason"] is None:
+            self.info = {**self.info, "stop_reason": stop_reason(self.info, terminated)}
         return observation, reward, terminated, truncated, self.info
 
     def close(self) -> None:

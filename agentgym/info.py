@@ -63,3 +63,13 @@ class Info(TypedDict):
     turn: int
     details: dict[str, Any]
     reference: NotRequired[tuple[str, ...]]
+
+
+def stop_reason(info: Info, terminated: bool) -> StopReason:
+    """Why an episode ended: what the environment says, or else what its flags mean."""
+    given = info.get("stop_reason")
+    if given is not None:
+        return StopReason(given)
+    if terminated:
+        return StopReason.SOLVED if info.get("success") else StopReason.FAILED
+    return StopReason.MAX_TURNS

@@ -113,3 +113,17 @@ def test_an_info_that_lacks_keys_is_completed():
     info = guarded.step("say a")[4]
     assert (info["score"], info["goal"], info["details"]) == (0.5, "", {})
     guarded.step("say b")
+
+
+@pytest.mark.parametrize(
+    ("flags", "success", "reason"),
+    [((True, False), True, "solved"), ((True, False), False, "failed"),
+     ((False, True), False, "max_turns")],
+)  # fmt: skip
+def test_an_episode_that_ends_has_a_reason(flags, success, reason):
+    def end(_env, result):
+        return (*result[:2], *flags, {"success": success})
+
+    guarded = GuardedEnv(lambda: Faulty({"train-1": ("step", end)}))
+    guarded.reset(seed=0, task_id="train-1")
+    assert guarded.step("say a")[4]["stop_reason"] == reason

@@ -196,3 +196,20 @@ def test_the_test_set_is_of_an_evaluation_split():
 def test_the_example_runs(capsys):
     runpy.run_path(str(ROOT / "examples/adapters/tinker_webshop.py"), run_name="__main__")
     assert "max_turns" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("size", [0, 4])
+def test_a_batch_that_the_rows_do_not_fill_is_refused(size):
+    builder = AgentGymDatasetBuilder(
+        env_id=ENV_ID, model_name="characters", batch_size=size, group_size=2, rows=3
+    )
+    with pytest.raises(ValueError, match=f"batch_size must be 1 to 3, the rows; got {size}"):
+        asyncio.run(builder())
+
+
+def test_the_deadline_of_a_call_reaches_the_groups():
+    builder = AgentGymDatasetBuilder(
+        env_id=ENV_ID, model_name="characters", batch_size=1, group_size=2, rows=1, call_s=7.0
+    )
+    train, _ = asyncio.run(builder())
+    assert train.get_batch(0)[0].call_s == 7.0
