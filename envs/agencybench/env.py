@@ -249,6 +249,9 @@ class AgencyBenchEnv(TextEnv):
             clock=time.monotonic,
         )
         self._begun = time.monotonic()
+        if self.max_seconds is not None:
+            most, begun = self.max_seconds, self._begun
+            self._episode.toolbox.left = lambda: most - (time.monotonic() - begun)
         self._malformed = self._spent = 0
         self._due = None
         brief = [scenario.brief] if scenario.brief else []

@@ -9,6 +9,7 @@ capability. Denominators are fixed: a task that was never reached counts as 0.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,16 @@ class AttemptRecord:
     def __post_init__(self) -> None:
         if self.score is not None and not 0.0 <= self.score <= 1.0:
             raise ValueError(f"the score of an attempt lies in [0, 1], got {self.score!r}")
+        if not 0.0 <= self.coverage <= 1.0:
+            raise ValueError(f"the coverage of an attempt lies in [0, 1], got {self.coverage!r}")
+        for name, value in (
+            ("tokens_in", self.tokens_in),
+            ("tokens_out", self.tokens_out),
+            ("seconds", self.seconds),
+            *((f"calls[{tool!r}]", count) for tool, count in self.calls.items()),
+        ):
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} of an attempt must be >= 0, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +159,14 @@ def pass_at(
         threshold: The paper's 60 %.
 
     Raises:
-        ValueError: If ``k`` is below 1.
+        ValueError: If ``k`` is no int of at least 1, or another argument is out of range.
     """
+    if type(k) is not int:
+        raise ValueError(f"k must be an int, got {k!r}")
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k!r}")
+    if not 0.0 <= threshold <= 1.0:
+        raise ValueError(f"threshold must lie in [0, 1], got {threshold!r}")
     if over == "tasks":
         scores = [task.best(k) for record in records for task in record.tasks]
     elif over == "scenarios":

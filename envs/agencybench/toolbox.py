@@ -7,7 +7,7 @@ import fnmatch
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agentgym.sandbox import Limits, Result, SandboxError, Status, WorkspaceError
@@ -225,8 +225,11 @@ class Toolbox:
         self.session, self.service = session, service
         self.todo: list[str] = []
         self.memory: list[str] = []
-        #: A command found the sandbox dead, or it died under it; no command can bring that about.
+        #: A command found the sandbox dead, or it died under it, by no doing of a command.
         self.died = False
+        #: Seconds that are left of the episode, or None where it has no end.
+        self.left: Callable[[], float] | None = None
+        self._ended_with_command = False
         self._own: dict[str, Callable[..., Reply]] = {
             name: getattr(self, f"_{name}") for name in _ALWAYS if name != "submit"
         }
@@ -402,11 +405,20 @@ class Toolbox:
     def _command(self, command: Any, seconds: int, **more: Any) -> Result:
         if "\0" in "".join(command):
             raise ValueError("a command cannot hold the character NUL")
+        left = None if self.left is None else max(0.1, self.left())
+        short = left is not None and left < seconds and not more.get("background")
+        limits = Limits(seconds=left if short and left is not None else float(seconds))
         try:
-            result = self.session.run(command, limits=Limits(seconds=float(seconds)), **more)
+            result = self.session.run(command, limits=limits, **more)
         except SandboxError as error:
             result = Result(Status.DIED, message=f"the sandbox failed: {error}")
-        self.died = self.died or result.restarted or result.status is Status.DIED
+        # Where a command would not end, its sandbox was ended with it: that is its own doing.
+        gone = result.restarted and not self._ended_with_command
+        self._ended_with_command = result.status is Status.TIMEOUT and not self.session.alive
+        self.died = self.died or gone or result.status is Status.DIED
+        if short and result.deadline == "command":
+            message = f"killed after {limits.seconds:.3g} s (episode deadline)"
+            return replace(result, deadline="episode", message=message)
         return result
 
     # Notes --------------------------------------------------------------------------------------

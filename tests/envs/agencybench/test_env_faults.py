@@ -177,3 +177,34 @@ def test_two_environments_share_a_sandbox_and_nothing_else(make):
 def test_arguments_of_another_kind_are_named(make, name, value):
     with pytest.raises(ValueError, match=name):
         AgencyBenchEnv(**{name: value})
+
+
+def test_a_command_ends_with_the_time_of_the_episode(make):
+    env = make(max_seconds=1.5)
+    call = write_call("run_shell_command", {"command": "echo begun; sleep 600", "timeout": 600})
+    observation, _, terminated, truncated, info = env.step(call)
+    assert (terminated, truncated) == (False, True)
+    assert info["stop_reason"] == StopReason.DEADLINE
+    assert "begun" in observation
+    assert "(episode deadline)" in observation
+    assert info["details"]["record"] is not None
+
+
+def test_a_command_that_takes_its_sandbox_along_is_no_lost_episode(make, monkeypatch):
+    """A command that cannot be killed in time says nothing about the infrastructure."""
+    env = make(max_steps=None)
+    shell(env, "echo begun")
+    handle = env.episode.session._engine.handle
+
+    def slow(*_args, **_kwargs):
+        raise TimeoutError
+
+    monkeypatch.setattr(handle, "ask", slow)
+    *_, truncated, info = shell(env, "sync")
+    assert not truncated
+    observation, _, _, truncated, info = shell(env, "echo again")
+    assert "again" in observation
+    assert (truncated, info["details"]["infra_error"]) == (False, False)
+    env.episode.session._engine.handle.kill()  # by somebody else
+    *_, truncated, info = shell(env, "echo again")
+    assert (truncated, info["stop_reason"]) == (True, StopReason.INFRA_ERROR)

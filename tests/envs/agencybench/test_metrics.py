@@ -198,3 +198,22 @@ def test_nothing_played():
 def test_scores_outside_the_unit_interval_are_refused():
     with pytest.raises(ValueError, match=r"lies in \[0, 1\], got 8"):
         AttemptRecord(8)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"score": float("nan")}, {"score": -0.1}, {"score": 1.0, "coverage": 1.5},
+        {"score": None, "coverage": float("nan")}, {"score": 1.0, "tokens_in": -1},
+        {"score": 1.0, "seconds": float("inf")}, {"score": 1.0, "calls": {"submit": -1}},
+    ],
+)  # fmt: skip
+def test_records_that_cannot_be_are_refused(arguments):
+    with pytest.raises(ValueError, match="of an attempt"):
+        AttemptRecord(**arguments)
+
+
+@pytest.mark.parametrize(("k", "threshold"), [(0, 0.6), (1.5, 0.6), (True, 0.6), (1, float("nan"))])
+def test_rates_that_cannot_be_are_refused(k, threshold):
+    with pytest.raises(ValueError, match=r"^(k|threshold) must"):
+        pass_at([], k, threshold=threshold)
