@@ -8,6 +8,7 @@ import struct
 import zlib
 
 import pytest
+from agency_pages import LIGHTS, MOUTH_ONLY, greedy
 from agency_world import score, solution, world_of
 
 from agentgym.dice import Dice
@@ -262,3 +263,41 @@ def test_faults_are_found(sandbox):
     unblocked = page(replace=[("    if (won) return;\n", "")])
     values = {r.id: r.value for r in scored(sandbox, 2, unblocked).results}
     assert values == {"scramble": 1.0, "banner": 1.0, "blocked": 0.0}
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_a_right_page_of_another_make(sandbox, task):
+    made = scored(sandbox, task, {"index.html": LIGHTS})
+    assert made.score == 1.0, made.as_json()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [0, 1, 2, 4])
+def test_rules_without_a_board_are_worth_nothing(sandbox, task):
+    made = scored(sandbox, task, {"index.html": MOUTH_ONLY})
+    assert (made.score, made.error) == (0.0, False), made.as_json()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["elements", "text", "cycle", "memory"])
+def test_a_page_that_spoils_the_look_is_no_error_of_the_assessor(sandbox, kind):
+    made = scored(sandbox, 0, {"index.html": greedy(kind)})
+    assert (made.score, made.error) == (0.0, False), made.as_json()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_replay_by_another_clock_is_measured_by_a_right_one(sandbox):
+    fast = page(
+        replace=[
+            ("<script>\n(() => {", "<script>\nlet t = 0; Date.now = () => t += 200;"
+             " Performance.prototype.now = Date.now;\n(() => {"),
+            ("setTimeout(go, 180)", "setTimeout(go, 30)"),
+        ]
+    )  # fmt: skip
+    found = {r.id: r.value for r in scored(sandbox, 3, fast).results}
+    assert found == {"undo": 1.0, "buttons": 1.0, "replay": 0.0}

@@ -7,6 +7,7 @@ import json
 import gymnasium as gym
 import numpy as np
 import pytest
+from agency_pages import DECEIVING, SEATS, greedy
 from agency_world import score, solution, world_of
 
 import agentgym  # noqa: F401 - registers the environments
@@ -143,3 +144,27 @@ def test_faults_are_found(sandbox):
     )
     made = values(sandbox, 3, pale)
     assert made == {"narrow": 1.0, "contrast": 0.0, "focus": 1.0, "clean": 1.0}
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_a_right_page_of_another_make(sandbox, task):
+    made = scored(sandbox, task, {"index.html": SEATS})
+    assert made.score == 1.0, made.as_json()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [0, 3])
+def test_a_page_does_not_deceive_who_measures_it(sandbox, task):
+    made = scored(sandbox, task, {"index.html": DECEIVING})
+    assert (made.score, made.error) == (0.0, False), made.as_json()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["noise", "gone", "prompts"])
+def test_a_page_that_spoils_the_look_is_no_error_of_the_assessor(sandbox, kind):
+    made = scored(sandbox, 0, {"index.html": greedy(kind)})
+    assert (made.score, made.error) == (0.0, False), made.as_json()

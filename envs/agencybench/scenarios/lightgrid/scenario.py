@@ -242,7 +242,7 @@ def _toggled(assessment: Assessment) -> dict[str, list[Answer]]:
     for cell in dice.draw(range(25), 5):
         steps += [["js", f"window.game.toggle({cell // 5}, {cell % 5})"], _STATE, _MOVES]
         state ^= puzzle.effect(cell)
-    steps += [["js", _SET, [[0] * 5] * 5], _MOVES]
+    steps += [["see", _LIT], ["js", _SET, [[0] * 5] * 5], _MOVES]
     return {str(state): look(assessment, steps)}
 
 
@@ -250,7 +250,8 @@ def _toggle(part: str) -> _Run:
     def run(assessment: Assessment) -> Finding:
         found = assessment.once("toggle", lambda: _toggled(assessment))
         ((state, answers),) = found.items()
-        need(_bits(answers[-4]) == int(state), "game.toggle does not follow the rule")
+        need(_bits(answers[-5]) == int(state), "game.toggle does not follow the rule")
+        need(_bits(answers[-3]) == int(state), "the board does not show what game.toggle did")
         if part == "counter":
             counts = [value_of(answers[n]) for n in (1, 4, 7, 10, 13, 16, -1)]
             due = [[n, str(n)] for n in (0, 1, 2, 3, 4, 5, 0)]
@@ -283,7 +284,7 @@ def _played(assessment: Assessment) -> dict[str, Any]:
         _STATE,
         ["js", f"window.game.scramble({seeds[2]})"],
     ]
-    steps += [["await", _HIDDEN, 2], _STATE]
+    steps += [["await", _HIDDEN, 2], _STATE, ["see", _LIT]]
     return {"boards": boards, "moves": moves, "answers": look(assessment, steps)}
 
 
@@ -295,6 +296,7 @@ def _play(part: str) -> _Run:
         need(boards[0] == boards[4], "the same seed gives another board")
         need(len(set(boards[:4])) >= 3, "seeds give the same board")
         need(all(puzzle.solutions(board) for board in boards), "a board cannot be solved")
+        need(_bits(answers[-1]) == _bits(answers[-2]), "the board shows another state")
         if part == "scramble":
             need(_bits(answers[1]) == boards[1], "the same seed gives another board after a reload")
             return Finding(1.0)
@@ -307,8 +309,8 @@ def _play(part: str) -> _Run:
         need(value_of(answers[end]) is True, "the banner is not shown at the end")
         if part == "blocked":
             need(_bits(answers[end + 3]) == 0, "a click after the end changes the board")
-            need(_bits(answers[-1]) == boards[2], "the next scramble does not start anew")
-        need(value_of(answers[-2]) is True, "the banner stays after the next scramble")
+            need(_bits(answers[-2]) == boards[2], "the next scramble does not start anew")
+        need(value_of(answers[-3]) is True, "the banner stays after the next scramble")
         return Finding(1.0)
 
     return run
@@ -339,7 +341,7 @@ def _history(assessment: Assessment) -> dict[str, Any]:
     steps: list[Any] = [["js", _SET, puzzle.as_rows(state)], *go[:4]]
     for step, _, _ in script:
         steps += [step, _STATE, _MOVES]
-    steps += [go[4], redo, _STATE, _MOVES, *([undo] * 9), _STATE, _MOVES]
+    steps += [go[4], redo, _STATE, _MOVES, *([undo] * 9), _STATE, _MOVES, ["see", _LIT]]
     branch = states[3] ^ puzzle.effect(cells[4])
     replayed: list[Any] = [["js", _SET, puzzle.as_rows(state)], *go, ["see", _WATCH]]
     replayed += [
@@ -365,6 +367,9 @@ def _undone(part: str) -> _Run:
         states, answers, end = found["states"], found["answers"], found["end"]
         rows = range(5) if part == "calls" else range(8)
         if part != "replay":
+            need(
+                _bits(answers[end - 1]) == _bits(answers[end - 3]), "the board shows another state"
+            )
             for n in rows:
                 _, at, count = found["script"][n]
                 shown = value_of(answers[7 + 3 * n])
@@ -374,7 +379,7 @@ def _undone(part: str) -> _Run:
             need(
                 _bits(answers[31]) == found["branch"], "a new move does not forget what was undone"
             )
-            need(_bits(answers[end - 2]) == states[0], "undoing all does not lead to the start")
+            need(_bits(answers[end - 3]) == states[0], "undoing all does not lead to the start")
         if part == "replay":
             need(_bits(answers[-3]) == states[-1], "the replay does not end where the moves did")
             need(value_of(answers[-1])[0] == 6, "the replay loses moves")
@@ -412,7 +417,8 @@ def _helped(assessment: Assessment) -> dict[str, Any]:
     steps += [["js", "return window.game.load()"], _STATE, _MOVES, log]  # 19 to 22
     steps += [["js", "window.game.undo()"], _STATE]  # 23, 24
     steps += [["js", "for (const k of Object.keys(localStorage)) localStorage.setItem(k, '{oops')"]]
-    steps += [["js", "return window.game.load()"], _STATE, ["console"]]  # 26 to 28
+    steps += [["js", "return window.game.load()"], _STATE]  # 26, 27
+    steps += [["js", _SET, puzzle.as_rows(boards[0])], ["see", _LIT]]
     return {"boards": boards, "cells": cells, "answers": look(assessment, steps)}
 
 
@@ -421,6 +427,7 @@ def _help(part: str) -> _Run:
         found = assessment.once("help", lambda: _helped(assessment))
         answers, cells = found["answers"], found["cells"]
         places = [{"row": cell // 5, "col": cell % 5} for cell in cells]
+        need(_bits(answers[-1]) == found["boards"][0], "the board does not show what was set")
         if part == "hints":
             for n, board in enumerate(found["boards"]):
                 hint = value_of(answers[1 + 2 * n])

@@ -320,7 +320,7 @@ def _pick(part: str) -> _Run:
 # Task 3 -----------------------------------------------------------------------------------------
 
 
-_BROKEN = ("{oops", "null", '"text"', '[1, null, {"a": []}]')
+_BROKEN = ("{oops", "null", '"text"', '[null, {"a": []}]')
 # On another page: what a page stores as it goes must not undo it.
 _AWAY = ["open", "seats.json"]
 _BACK = [["open", "index.html"], _READY]
