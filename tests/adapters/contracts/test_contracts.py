@@ -6,6 +6,7 @@ import asyncio
 import http.cookies
 import importlib.metadata
 import json
+import socket
 import sys
 import threading
 import types
@@ -313,3 +314,44 @@ def test_nemo_gym_bounds_its_sessions_and_says_what_is_wrong(serve):
             call()
         assert told.value.code == status
         assert json.load(told.value)["detail"]
+
+
+@pytest.mark.parametrize("body", [b"[1]", b"null", b"[" * 100_000, b"\xff"])
+def test_nemo_gym_answers_whatever_it_is_sent(serve, body):
+    server = serve()
+    request = urllib.request.Request(Agent(server).base + "/reset", body)
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        urllib.request.urlopen(request, timeout=60)
+    agent = Agent(server)
+    agent.post("/reset", task_id="train-0", seed=1)
+    for output in (None, "x", [1], [{"type": "message", "content": [1]}]):
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            agent.post("/step", response={"output": output})
+    assert agent.step("say a")["observation"].startswith("You said a.")
+
+
+def test_nemo_gym_waits_for_no_body_of_negative_length(serve):
+    with socket.create_connection(serve().server_address, timeout=60) as wire:
+        wire.sendall(b"POST /reset HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n")
+        assert b" 400 " in wire.recv(100)
+
+
+def test_nemo_gym_keeps_no_session_that_could_not_begin(serve):
+    server = serve()
+    for row in ({"task_id": "nowhere"}, {"split": "nowhere"}, {"seed": "a"}):
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            Agent(server).post("/reset", **row)
+    assert len(server.sessions._open) == 0
+    with pytest.raises(TypeError, match="'nope'"):
+        serve(nope=1)
+
+
+def test_nemo_gym_takes_no_cookie_that_it_did_not_make_and_no_web_page(serve):
+    base = Agent(serve()).base
+    odd = {"Cookie": 'agentgym_session="a\\012Evil: 1"'}
+    with urllib.request.urlopen(urllib.request.Request(base + "/reset", b"{}", odd)) as reply:
+        assert reply.headers["Evil"] is None
+        assert len(reply.headers.get_all("Set-Cookie")) == 1
+    page = urllib.request.Request(base + "/reset", b"{}", {"Origin": "http://evil.example"})
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(page)
