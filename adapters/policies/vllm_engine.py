@@ -170,10 +170,10 @@ class VllmEngine:
         environ = _environment(self.options, cpu)
         self._launch = launch = Launch(environ, self.devices, self.options.start_deadline)
         # It blocks until the process is ready; other engines go on meanwhile.
-        llm, self.pids = await asyncio.get_running_loop().run_in_executor(
-            None, launch.run, lambda: self._make(cpu)
-        )
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, launch.run, lambda: self._make(cpu))
         self._launch = None
+        self.pids, llm, launch.llm = launch.pids, launch.llm, None
         self._life = life = Life(llm, self.options.silence)
         self._vocabulary = int(llm.model_config.get_vocab_size())
         await life.call(llm.init_weight_transfer_engine(WeightTransferInitRequest({})))

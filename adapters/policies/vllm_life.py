@@ -32,6 +32,10 @@ class Launch:
         environ: Variables that the process inherits; what the user has set stays.
         devices: Its ``CUDA_VISIBLE_DEVICES``; None leaves it as it is.
         deadline: Seconds that the start may take.
+
+    Attributes:
+        llm: The engine, once it is ready.
+        pids: The ids of its processes that are children of this one.
     """
 
     def __init__(self, environ: Mapping[str, str], devices: str | None, deadline: float) -> None:
@@ -39,15 +43,14 @@ class Launch:
         self._before: set[multiprocessing.process.BaseProcess] | None = None
         self._processes: set[multiprocessing.process.BaseProcess] = set()
         self._given_up: str | None = None
+        self.llm: Any = None
+        self.pids: frozenset[int] = frozenset()
 
-    def run(self, make: Callable[[], Any]) -> tuple[Any, frozenset[int]]:
+    def run(self, make: Callable[[], Any]) -> None:
         """Start it; blocks until it is ready.
 
         Args:
             make: Makes the engine, and with it the process.
-
-        Returns:
-            The engine, and the ids of its processes that are children of this one.
 
         Raises:
             EngineDied: If the process was killed, took too long, or was given up.
@@ -58,8 +61,10 @@ class Launch:
             self._before = set(multiprocessing.active_children())
             threading.Thread(target=self._attend, args=[ready], daemon=True).start()
             try:
+                # Nothing here or above may name the engine: libraries keep exceptions of their
+                # start, with the frames of all callers, and it could never be collected.
                 with _environment(self._environ, self._devices):
-                    llm = make() if self._given_up is None else None
+                    self.llm = make() if self._given_up is None else None
                 self._note()
             except BaseException as error:
                 self._note()
@@ -69,11 +74,10 @@ class Launch:
             finally:
                 ready.set()
         if self._given_up is not None:
-            if llm is not None:
-                llm.shutdown()
+            if self.llm is not None:
+                self.llm.shutdown()
             raise EngineDied(self._given_up)
-        pids = frozenset(p.pid for p in self._processes if p.pid is not None and p.is_alive())
-        return llm, pids
+        self.pids = frozenset(p.pid for p in self._processes if p.pid is not None and p.is_alive())
 
     def give_up(self, why: str) -> None:
         """End the process, whatever it does; whoever waits for it learns why."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import shutil
@@ -212,6 +213,9 @@ class VllmPolicy:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._stop(), self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=60)
+        # What is left of vLLM's engines refers to itself, and tidies up when it is collected. At
+        # the end of the interpreter that fails, aloud.
+        gc.collect()
         for folder in (*self._folders, self._own_folder):
             if folder is not None:
                 folder.remove()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -213,10 +216,33 @@ def test_the_process_inherits_what_it_is_given_and_the_user_has_set(
     names = ("AGENTGYM_SET", "AGENTGYM_UNSET", "CUDA_VISIBLE_DEVICES", OWNER)
     before = {name: os.environ.get(name) for name in names}
     wanted = {"AGENTGYM_SET": "by us", "AGENTGYM_UNSET": "by us"}
-    seen, pids = Launch(wanted, "2,3", 600).run(lambda: {n: os.environ.get(n) for n in names})
-    assert seen == {
+    launch = Launch(wanted, "2,3", 600)
+    launch.run(lambda: {n: os.environ.get(n) for n in names})
+    assert launch.llm == {
         "AGENTGYM_SET": "by the user", "AGENTGYM_UNSET": "by us", "CUDA_VISIBLE_DEVICES": "2,3",
         OWNER: str(os.getpid()),
     }  # fmt: skip
-    assert pids == frozenset()
+    assert launch.pids == frozenset()
     assert {name: os.environ.get(name) for name in names} == before
+
+
+def test_an_exception_that_is_kept_from_the_start_does_not_keep_the_engine() -> None:
+    class Engine:
+        pass
+
+    kept: list[Exception] = []
+
+    def make() -> Engine:
+        try:
+            raise ImportError("a library that is not there")
+        except ImportError as error:
+            kept.append(error)  # with the frames of all callers
+        return Engine()
+
+    launch = Launch({}, None, 600)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(launch.run, make).result()
+    engine = weakref.ref(launch.llm)
+    launch.llm = None
+    gc.collect()
+    assert engine() is None
