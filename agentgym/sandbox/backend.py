@@ -192,6 +192,7 @@ def converse(
             tuple(fds.values()),
             seconds=request.limits.seconds + GRACE,
             report=report,
+            most=request.limits.report,
             watch=request.watch,
         )
     except (Died, TimeoutError) as error:

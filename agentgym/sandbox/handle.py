@@ -17,8 +17,8 @@ from agentgym.sandbox.types import SandboxError
 __all__ = ["Died", "Handle"]
 
 _WATCH_SECONDS = 0.2
+_DAY = 86400.0
 _GENTLE_SECONDS = 10.0
-_MAX_REPORT = 16 << 20
 _CHUNK = 1 << 16
 #: Seconds that a sandbox may take to come up.
 START_SECONDS = 60.0
@@ -103,6 +103,7 @@ class Handle:
         *,
         seconds: float,
         report: int | None = None,
+        most: int = 0,
         watch: Callable[[], str | None] | None = None,
     ) -> tuple[dict[str, Any], bytes, bytes]:
         """Send a request and wait for the answer.
@@ -113,6 +114,7 @@ class Handle:
             fds: Descriptors that go along.
             seconds: After so long the sandbox is taken for dead.
             report: Descriptor to collect meanwhile; it is closed at the end.
+            most: Bytes to keep of it.
             watch: Called a few times a second; a reason to kill the command, or None.
 
         Returns:
@@ -128,7 +130,7 @@ class Handle:
         try:
             wire.send(self.connection, data, blob, fds, deadline)
             while True:
-                self._wait(deadline, report, collected, watch)
+                self._wait(deadline, report, most, collected, watch)
                 message = wire.receive(self.connection, deadline)
                 if "sizes" not in message.data:
                     # Its makers speak on the same connection, and may be slower than itself.
@@ -136,7 +138,7 @@ class Handle:
                     continue
                 message.close()
                 if report is not None:
-                    _collect(report, collected)
+                    _collect(report, collected, most)
                 return message.data, message.blob, bytes(collected)
         except wire.Closed as error:
             raise Died(str(error)) from None
@@ -148,6 +150,7 @@ class Handle:
         self,
         deadline: float,
         report: int | None,
+        most: int,
         collected: bytearray,
         watch: Callable[[], str | None] | None,
     ) -> None:
@@ -160,10 +163,10 @@ class Handle:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
-            if watch is not None:
-                left = min(left, _WATCH_SECONDS)
+            # Longer than a day the kernel's clocks of calls do not count.
+            left = min(left, _DAY if watch is None else _WATCH_SECONDS)
             ready = {fd for fd, _ in poll.poll(left * 1000 + 1)}
-            if report in ready and report is not None and not _collect(report, collected):
+            if report in ready and report is not None and not _collect(report, collected, most):
                 poll.unregister(report)
             if self.connection.fileno() in ready:
                 return
@@ -205,17 +208,17 @@ class Handle:
             self._process = None
 
 
-def _collect(fd: int, into: bytearray) -> bool:
+def _collect(fd: int, into: bytearray, most: int) -> bool:
     """Read what is there; False at the end of the stream.
 
     Of one that is written without end only so much is read at a time as anybody wants of it.
     """
-    for _ in range(_MAX_REPORT // _CHUNK + 64):
+    for _ in range(most // _CHUNK + 64):
         try:
             data = os.read(fd, _CHUNK)
         except BlockingIOError:
             return True
         if not data:
             return False
-        into += data[: _MAX_REPORT - len(into)]
+        into += data[: most - len(into)]
     return True

@@ -94,6 +94,8 @@ class Limits:
         open_files: File descriptors of each process.
         output: Bytes kept of each of stdout and stderr, half from the head, half from the tail.
         flood: Bytes written to stdout and stderr until the command is killed.
+        report: Bytes kept of what is written to descriptor :data:`REPORT_FD`, where that is asked
+            for.
 
     Raises:
         ValueError: If a value is out of range.
@@ -109,13 +111,14 @@ class Limits:
     open_files: int = 512
     output: int = 64 << 10
     flood: int = 64 << 20
+    report: int = 1 << 20
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds < float("inf"):
             raise ValueError(f"seconds must be a finite number > 0, got {self.seconds!r}")
         least = {
             "memory": 16 << 20, "processes": 1, "disk": 4096, "files": 1, "open_files": 16,
-            "output": 2, "flood": 2,
+            "output": 2, "flood": 2, "report": 1,
         }  # fmt: skip
         for name, smallest in least.items():
             value = getattr(self, name)

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _PROGRAMS = ("/usr/bin/chromium", "/usr/bin/chromedriver")
-_LIMITS = Limits(memory=3 << 30, address_space=0, processes=400, open_files=2048)
+_LIMITS = Limits(memory=3 << 30, address_space=0, processes=400, open_files=2048, report=16 << 20)
 #: Wall-clock seconds that a page may take for one step before it counts as hanging, and of a whole
 #: look before the browser is killed from outside, which is no fault of the page.
 PATIENCE = 25.0

@@ -223,7 +223,8 @@ _RESOURCES = [
     _py("files without content",
         "for n in range(10**9): open(f'/tmp/n{n}', 'w').close()", "", "disk|error",
         limits={"seconds": 120.0}),
-    _sh("empty /tmp", "rm -rf /tmp/* && echo done", "done", limits={"seconds": 120.0}),
+    _sh("empty /tmp", "find /tmp -mindepth 1 -delete && echo done", "done",
+        limits={"seconds": 120.0}),
     _py("what is below deep folders",
         "for _ in range(150):\n    os.mkdir('d'); os.chdir('d')\ntime.sleep(100)", "", "disk",
         limits={"seconds": 120.0}),
@@ -269,6 +270,8 @@ _DECEIT = [
         "python3 -c 'print(\"fine\")'", "fine"),
     _sh("conftest and results", "echo 'evil' > conftest.py; echo '{}' > results.json", ""),
     _sh("names that mislead", "touch -- '-rf' \"$(printf 'a\\nb')\" \"$(printf '\\377')\"", ""),
+    _sh("unreadable workspace", "chmod 000 /box", ""),
+    _sh("workspace that is gone", "rm -rf /box; mv /box /tmp/box", "", "error"),
     _sh("unreadable folder", "mkdir -p u/v; touch u/v/w; chmod 000 u", ""),
 ]  # fmt: skip
 

@@ -45,6 +45,8 @@ def walk(
         stack.append((fd, prefix, names))
 
     try:
+        if open_up:
+            _open_up(root)
         enter(".", root, "")
         while stack:
             fd, prefix, names = stack[-1]
@@ -111,8 +113,10 @@ def _count(root: int, most: int) -> tuple[int, int]:
     """
     size = count = seen = 0
     above: list[tuple[tuple[int, int], list[str]]] = []
-    fd = os.open(".", FOLDER, dir_fd=root)
+    _open_up(root)
+    fd = os.dup(root)
     try:
+        fd = _replaced(fd, os.open(".", FOLDER, dir_fd=root))
         names = _names(fd)
         while names or above:
             if not names:
@@ -148,6 +152,14 @@ def _count(root: int, most: int) -> tuple[int, int]:
     finally:
         os.close(fd)
     return size, count
+
+
+def _open_up(fd: int) -> None:
+    """The same for a folder that is open already."""
+    with contextlib.suppress(OSError):
+        mode = os.fstat(fd).st_mode
+        if mode & 0o700 != 0o700:
+            os.fchmod(fd, stat.S_IMODE(mode) | 0o700)
 
 
 def _replaced(old: int, new: int) -> int:

@@ -18,6 +18,7 @@ MAX_FDS = 64
 _HEAD = struct.Struct("!IQ")
 _MAX_JSON = 256 << 20
 _MAX_BLOB = 1 << 32
+_DAY = 86400.0  # longer than that calls of the kernel do not wait
 
 
 class Closed(Exception):
@@ -138,4 +139,4 @@ def _wait(connection: socket.socket, deadline: float | None) -> None:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
-    connection.settimeout(left)
+    connection.settimeout(min(left, _DAY))

@@ -144,6 +144,9 @@ def test_the_report_is_apart_from_the_output(sandbox):
     assert sandbox.run("import os\nos.write(3, b'x')").status is Status.ERROR
     long = sandbox.run("import os\nfor _ in range(40): os.write(3, bytes(65536))", report=True)
     assert (long.status, len(long.report)) == (Status.OK, 1 << 20)
+    code = "import os\nfor _ in range(40): os.write(3, bytes(65536))"
+    longer = sandbox.run(code, report=True, limits=Limits(report=2 << 20))
+    assert len(longer.report) == 2 << 20
 
 
 def test_children_do_not_inherit_the_report(sandbox):

@@ -89,6 +89,14 @@ def test_the_episode_has_a_budget(sandbox):
         assert session.read("late") == b"x"
 
 
+@pytest.mark.parametrize("seconds", [1e7, 1e12])
+def test_a_deadline_may_be_far_away(sandbox, seconds):
+    limits = Limits(seconds=seconds)
+    assert sandbox.run("print(1)", limits=limits).stdout == "1\n"
+    with sandbox.session(limits=limits, episode_seconds=seconds) as session:
+        assert session.run("echo 1").stdout == "1\n"
+
+
 def test_the_nearer_deadline_is_named(sandbox):
     with sandbox.session(episode_seconds=600.0) as session:
         result = session.run("sleep 600", limits=Limits(seconds=0.3))
@@ -317,8 +325,16 @@ def test_a_report_that_never_ends_is_cut(sandbox):
     with sandbox.session() as session:
         result = session.run("(yes >&3) > /dev/null 2>&1 & sleep 0.5", report=True)
         assert result.ok
-        assert 0 < len(result.report) <= 16 << 20
+        assert 0 < len(result.report) <= 1 << 20
         assert session.run("echo next").stdout == "next\n"
+
+
+def test_an_unreadable_workspace_can_be_used(sandbox):
+    with sandbox.session(files={"a": "1"}) as session:
+        assert session.run('chmod 000 "$PWD"').ok
+        assert session.run("cat a").stdout == "1"
+        assert session.run('chmod 000 "$PWD"').ok
+        assert session.snapshot().files == {"a": b"1"}
 
 
 def test_hostile_trees_are_removed(sandbox):
