@@ -14,7 +14,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -311,8 +311,8 @@ class AsyncSource:
             while not serving.done():
                 try:
                     self._loop.run_until_complete(serving)
-                except SystemExit as error:  # it breaks out of the loop, not only of its task
-                    self._fail(error)
+                except (SystemExit, KeyboardInterrupt) as error:
+                    self._fail(error)  # it breaks out of the loop, not only of its task
             # Generators that were let go of close on the loop.
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
@@ -333,7 +333,10 @@ class AsyncSource:
         try:
             async for trajectory in stream:
                 self._deliver(trajectory)
-        except Exception as error:
+        except asyncio.CancelledError as error:
+            if not self._closing.is_set():  # the policy's doing, not :meth:`close`
+                self._fail(error)
+        except BaseException as error:  # whatever it is, the learner waits for no more
             self._fail(error)
         finally:
             await stream.aclose()
@@ -412,7 +415,7 @@ class AsyncSource:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise RuntimeError(f"sampling failed: {self._failure}") from self._failure
+            raise _sampling_failed(self._failure) from self._failure
         if self._interrupted():
             raise Interrupted
 
@@ -420,11 +423,16 @@ class AsyncSource:
         """Let the producer's loop do something, and wait for it."""
         try:
             return self._submit(work).result()
-        except SystemExit as error:  # a fault of the policy, not a wish of the user
-            raise RuntimeError(f"sampling failed: {error}") from error
+        except (CancelledError, SystemExit, GeneratorExit) as error:
+            # A fault of the policy, not a wish of the user.
+            raise _sampling_failed(error) from error
 
     def _submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         if not self._thread.is_alive():
             work.close()
             raise RuntimeError("sampling has stopped") from self._failure
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+def _sampling_failed(error: BaseException) -> RuntimeError:
+    return RuntimeError(f"sampling failed: {str(error) or repr(error)}")

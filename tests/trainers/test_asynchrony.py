@@ -384,3 +384,44 @@ def test_a_policy_that_wants_to_exit_does_not_leave_the_learner_waiting(at: str,
     finally:
         source.close()
     assert not source._thread.is_alive()
+
+
+class Raising(TablePolicy):
+    """Fails at its third answer."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error, self.asked = error, 0
+
+    async def generate(self, request: Request) -> Completion:
+        self.asked += 1
+        if self.asked > 2:
+            raise self.error
+        return await super().generate(request)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [asyncio.CancelledError("the engine has left"), KeyboardInterrupt("the engine has left"),
+     GeneratorExit("the engine has left"), OSError("the engine has left")],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_whatever_a_policy_raises_the_learner_hears_of(error: BaseException) -> None:
+    """An error that asyncio takes for a wish to stop would leave it waiting for ever."""
+    policy, asked = Raising(error), iter(range(200))
+    collector = Collector(
+        toy_rounds.ToyRounds, ConversationRenderer(ChatText(), EnvPrompt("bare")), policy
+    )
+    source = AsyncSource(
+        collector, TaskCursor(None, None, 5), Plan(2, 1), staleness=1, version=0,
+        interrupted=lambda: next(asked, None) is None,
+    )  # fmt: skip
+    table = {"table": np.zeros_like(policy.table)}
+    try:
+        source.publish(table, 0)
+        with pytest.raises(RuntimeError, match="sampling failed: the engine has left") as caught:
+            source.next_groups(Plan(64, 1), 64)
+        assert caught.value.__cause__ is error
+    finally:
+        source.close()
+    assert not source._thread.is_alive()
