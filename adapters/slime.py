@@ -18,6 +18,7 @@ from typing import Any
 
 from adapters.sequences import episode_tokens
 from adapters.single import Answer, EpisodePlayer
+from adapters.versions import require
 from agentgym.info import ABORTED, StopReason
 
 __all__ = ["make_generate"]
@@ -38,7 +39,11 @@ def make_generate(
         turn_tokens: Most tokens of one action.
         max_tokens: Most tokens of an episode, prompt included.
         **settings: ``action_format``, ``deadline`` and the arguments of the environment.
+
+    Raises:
+        ImportError: If slime is missing, or of a version that this was not written for.
     """
+    require("slime", "0.3", "0.4", None)
     players: list[EpisodePlayer] = []
 
     async def generate(args: Any, sample: Any, sampling_params: dict[str, Any]) -> Any:

@@ -181,6 +181,10 @@ class TestSlime(TokenBattery, DeadlineBattery):
     def _library(self, monkeypatch, tokenizer):
         self.tokenizer = tokenizer
         self.actions: list[str] = []
+        version = importlib.metadata.version
+        monkeypatch.setattr(
+            "adapters.versions.version", lambda name: "0.3.1" if name == "slime" else version(name)
+        )
 
         async def post(url, payload):
             assert url == "http://127.0.0.1:30000/generate"
@@ -233,6 +237,16 @@ class TestSlime(TokenBattery, DeadlineBattery):
 
 
 # NeMo Gym -----------------------------------------------------------------------------------------
+
+
+def test_another_slime_is_refused(monkeypatch):
+    from adapters.slime import make_generate
+
+    with pytest.raises(ImportError, match="'slime' is not installed; see its own instructions"):
+        make_generate(ENV_ID, turn_tokens=8, max_tokens=99)
+    monkeypatch.setattr("adapters.versions.version", lambda name: "0.4.0")
+    with pytest.raises(ImportError, match=r"slime 0\.4\.0 .* tested with >=0\.3,<0\.4"):
+        make_generate(ENV_ID, turn_tokens=8, max_tokens=99)
 
 
 class Agent:

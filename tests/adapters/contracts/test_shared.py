@@ -150,6 +150,7 @@ def test_one_that_fails_while_closing_can_be_made(monkeypatch):
 
     monkeypatch.setattr(BatteryDoors, "close", fail)
     CheckedMaker(ENV_ID, doors=3)().unwrapped.reset(seed=1)
+    assert len(task_rows(ENV_ID, 2)) == 2
 
 
 def test_a_prompt_names_its_row():
