@@ -14,6 +14,7 @@ import torch
 from adapters.policies.causal_lm import CausalLM
 from adapters.policies.models import resolve_model
 from adapters.policies.torch_policy import TorchPolicy
+from adapters.policies.vllm_engine import check_temperature
 from adapters.policies.vllm_version import check_vllm
 from agentgym.collector import Collector, CollectorConfig
 from agentgym.policy import Policy, Sampling
@@ -40,8 +41,10 @@ def check_policy(config: PlayConfig) -> None:
 
     Raises:
         ImportError: If it is not installed, or in another version.
+        ValueError: If it does not sample at that temperature.
     """
     if config.policy == "vllm":
+        check_temperature(Sampling(config.temperature))
         check_vllm()
 
 

@@ -63,6 +63,24 @@ def test_a_run_is_refused_before_anything_is_made(
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("temperature", [0.005, 2.5])
+def test_a_run_at_a_temperature_that_vllm_does_not_know_begins_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], temperature: float
+) -> None:
+    from trainers.grpo import GRPO, GRPOConfig
+    from trainers.loop import run
+
+    folder = tmp_path / "run"
+    config = GRPOConfig(policy="vllm", run_dir=folder, temperature=temperature)
+    assert run(GRPO, config) == 2
+    assert (
+        f"temperatures from 0.01 to 2, or at 0 (the most likely token), not at {temperature}"
+        in (capsys.readouterr().err)
+    )
+    assert not folder.exists()
+
+
+@pytest.mark.torch
 def test_engines_are_a_matter_of_vllm() -> None:
     from trainers.grpo import GRPOConfig
 
