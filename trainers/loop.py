@@ -157,6 +157,8 @@ class Trainer:
                 raise
             except BaseException as error:
                 detail = f"{type(error).__name__}: {error}"
+                if self._unfinished is not None and isinstance(error, Exception):
+                    self._checkpoint()  # the step itself was done
                 raise
             finally:
                 self.source.close()
@@ -183,11 +185,13 @@ class Trainer:
         if credited.trajectories:
             metrics |= self.learner.update(credited, self.step)
         learned = time.perf_counter()
-        self.source.publish(self.learner.weights(), self.step + 1)
-        self.source.commit()
-        self.step += 1
+        failure = self._publish()
         synced = time.perf_counter()
-        parity = self._measure_parity()
+        parity: dict[str, float] = {}
+        try:
+            parity = {} if failure else self._measure_parity()
+        except Exception as error:
+            failure = error
         metrics |= parity
         self.totals["trajectories"] += len(sampled)
         self.totals["action_tokens"] += sum(item.n_actions for item in sampled)
@@ -212,13 +216,32 @@ class Trainer:
         self.run_dir.log_trajectories(
             self.step, pick_readable(sampled, self.config.logged_trajectories)
         )
-        self._finish_step(check_metrics(metrics))
+        row = check_metrics(metrics)
+        if failure is not None:
+            self._unfinished = row
+            raise failure
+        self._finish_step(row)
         if parity and self.parity is not None:
             try:
                 self.parity.judge(parity)
             except ParityAlarm:
                 self._checkpoint()  # the learner has done nothing wrong
                 raise
+
+    def _publish(self) -> Exception | None:
+        """End the step: put the new weights to use, and count what they were learned from.
+
+        Returns:
+            What the engine failed with, if it did; the learner has made its step all the same.
+        """
+        failure: Exception | None = None
+        try:
+            self.source.publish(self.learner.weights(), self.step + 1)
+        except Exception as error:
+            failure = error
+        self.source.commit()
+        self.step += 1
+        return failure
 
     def _measure_parity(self) -> dict[str, float]:
         """Whether the engine computes with the new weights what the learner does, when due."""

@@ -202,6 +202,43 @@ def test_a_run_whose_sampler_fails_keeps_what_it_has_learned(tmp_path: Path) -> 
     assert_same(state(whole), state(resumed))
 
 
+@pytest.mark.parametrize("staleness", [0, 1])
+@pytest.mark.parametrize("what", ["publish", "ask", "play"])
+def test_a_step_whose_weights_find_no_engine_is_kept(
+    what: str, staleness: int, tmp_path: Path
+) -> None:
+    """The engine goes while it takes weights, is compared with the learner, or is evaluated."""
+    settings = {"steps": 4, "eval_every": 3, "parity_every": 1, "staleness": staleness}
+    trainer = make_trainer(Li2SAO, make_config(Li2SAOConfig, run_dir=tmp_path, **settings))
+    work = getattr(trainer.source, what)
+
+    def fail(*args):
+        # Weights are published before the step counts as made.
+        if trainer.step == (2 if what == "publish" else 3):
+            raise RuntimeError("the engine is gone")
+        return work(*args)
+
+    setattr(trainer.source, what, fail)
+    with pytest.raises(RuntimeError, match="the engine is gone"):
+        trainer.run()
+    assert [row["step"] for row in read_metrics(tmp_path)] == [0, 1, 2]
+    resumed = make_trainer(Li2SAO, make_config(Li2SAOConfig, resume=tmp_path, **settings))
+    assert resumed.step == 3
+    assert_same(actor(trainer), actor(resumed))
+    assert resumed.run() == 0
+    found = rows(tmp_path)
+    assert [row["step"] for row in found] == [0, 1, 2, 3, 4]
+    assert found[3]["trajectories"] == 24
+    if staleness == 0:
+        whole = train(Li2SAO, Li2SAOConfig, tmp_path / "whole", **settings)
+        assert_same(state(whole), state(resumed))
+        lost = {"parity_max", "parity_mean"}  # of the engine that is gone, with the row of its step
+        for one, other in zip(found, rows(tmp_path / "whole"), strict=True):
+            assert {k: v for k, v in one.items() if k not in lost} == {
+                k: v for k, v in other.items() if k not in lost
+            }
+
+
 def test_the_checkpoint_with_the_best_evaluation_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
