@@ -153,7 +153,6 @@ class AgencyBenchEnv(TextEnv):
         self._user: Simulator = RuleSimulator() if isinstance(user, str) else user
         self._judge, self._artefacts = judge, artefacts
         self._backend = sandbox
-        self._sandbox: Sandbox | None = None if isinstance(sandbox, str) else sandbox
         self._scenarios, unavailable = choose(
             scenario, data, self._abilities(), ids=BUILTIN, make=builtin
         )
@@ -449,13 +448,13 @@ class AgencyBenchEnv(TextEnv):
         return there if browser_missing() else there | {"browser"}
 
     def _open(self) -> Sandbox:
-        if self._sandbox is None:
-            from agentgym.sandbox import shared_sandbox
+        if not isinstance(self._backend, str):
+            return self._backend
+        from agentgym.sandbox import shared_sandbox
 
-            assert isinstance(self._backend, str)
-            minimum = Level.NONE if self._backend == "local" else Level.FULL
-            self._sandbox = shared_sandbox(self._backend, minimum=minimum)
-        return self._sandbox
+        # Asked for at each reset: after a fork, or once somebody closed it, there is a new one.
+        minimum = Level.NONE if self._backend == "local" else Level.FULL
+        return shared_sandbox(self._backend, minimum=minimum)
 
     def _end(self) -> None:
         if self._episode is not None:

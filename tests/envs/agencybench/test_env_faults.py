@@ -208,3 +208,12 @@ def test_a_command_that_takes_its_sandbox_along_is_no_lost_episode(make, monkeyp
     env.episode.session._engine.handle.kill()  # by somebody else
     *_, truncated, info = shell(env, "echo again")
     assert (truncated, info["stop_reason"]) == (True, StopReason.INFRA_ERROR)
+
+
+def test_a_sandbox_that_somebody_closed_is_had_anew(make):
+    env = make()
+    env.episode.sandbox.close()
+    *_, truncated, info = shell(env, "echo x")
+    assert (truncated, info["stop_reason"]) == (True, StopReason.INFRA_ERROR)
+    env.reset(seed=1)
+    assert "again" in shell(env, "echo again")[0]

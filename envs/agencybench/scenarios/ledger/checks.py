@@ -305,7 +305,8 @@ def _durable(assessment: Assessment) -> dict[str, Any]:
     accepted = _apply(due, ids, first, made[5][0])
     works = len(due) == 4 and accepted and _listed(made[6]) == due
     # What is kept elsewhere than in the folder is not kept for it.
-    kept = works and _listed(made[9]) == due and made[29] == [200, []]
+    apart = made[29] == [200, []]
+    kept = works and apart and _listed(made[9]) == due
     whole_lines, objects = made[17]
     again = [_status(answer) for answer in made[10][0]]
     once = kept and set(again) == {200} and _listed(made[11]) == due
@@ -322,7 +323,7 @@ def _durable(assessment: Assessment) -> dict[str, Any]:
                 whole = whole and _status(late) == 200
             if _status(late) in (200, 201):
                 _move(total, ids, request)
-    load_kept = whole and answered > 0 and set(statuses) <= {200, 201, 422}
+    load_kept = apart and whole and answered > 0 and set(statuses) <= {200, 201, 422}
     load_kept = load_kept and _listed(made[16]) == total
     torn = load_kept and _listed(made[21]) == total
     added = _listed(made[25])
