@@ -191,6 +191,8 @@ def _set_limits(begin: Start) -> None:
         (resource.RLIMIT_NPROC, limits["processes"]),
         (resource.RLIMIT_MEMLOCK, 1 << 20),
         (resource.RLIMIT_MSGQUEUE, 1 << 16),
+        # Timers and queued signals are counted for the caller outside too, who needs some.
+        (resource.RLIMIT_SIGPENDING, 1024),
     ]
     if limits["cpu_seconds"] is not None:
         wanted.append((resource.RLIMIT_CPU, limits["cpu_seconds"]))

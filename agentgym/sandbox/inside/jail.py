@@ -207,6 +207,7 @@ def settle(layout: dict[str, Any]) -> list[str]:
     kernel.pivot_root(".", ".")
     kernel.umount(".", kernel.MNT_DETACH)
     os.chdir(BOX)
+    _leave_watches()
     missing += _attempt("loopback", kernel.bring_up_loopback)
     return [name for name in missing if name != "terminals"]
 
@@ -224,6 +225,13 @@ def fresh_folders(size: int) -> None:
     _memory("/tmp", _size(size) + ",mode=1777")
     _memory("/dev/shm", _size(size) + ",mode=1777")
     os.chdir(BOX)
+
+
+def _leave_watches() -> None:
+    """Take few of what the kernel counts for the user outside as well, who has 128 in all."""
+    for name, most in (("max_inotify_instances", 16), ("max_inotify_watches", 16_384)):
+        with contextlib.suppress(OSError):
+            _write(f"/proc/sys/user/{name}", str(most))
 
 
 def _attempt(name: str, step: Callable[[], None]) -> list[str]:

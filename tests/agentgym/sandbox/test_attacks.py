@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -178,3 +179,35 @@ print(found)
 """
     # It is given backwards, so that the search does not find itself.
     assert int(sandbox.run(code, args=[mark[::-1]]).stdout) <= 3
+
+
+def test_what_the_kernel_counts_for_the_caller_is_left_to_it(sandbox):
+    """Watches and timers of a user inside count for the one outside who made the namespace."""
+    flood = """
+import ctypes, time
+libc, rt = ctypes.CDLL(None), ctypes.CDLL("librt.so.1")
+watches = timers = 0
+while watches < 10**4 and libc.inotify_init() >= 0:
+    watches += 1
+while timers < 10**5 and rt.timer_create(0, None, ctypes.byref(ctypes.c_void_p())) == 0:
+    timers += 1
+open("held.tmp", "w").write(f"{watches} {timers}")
+import os; os.rename("held.tmp", "held"); time.sleep(600)
+"""
+    libc, rt = ctypes.CDLL(None), ctypes.CDLL("librt.so.1")
+    with sandbox.session(files={"flood.py": flood}) as session:
+        session.run("python3 -S flood.py", background=True)
+        assert session.run("while ! test -e held; do sleep 0.02; done").ok
+        watches, timers = map(int, session.read("held").split())
+        assert timers <= 1024
+        timer = ctypes.c_void_p()
+        assert rt.timer_create(0, None, ctypes.byref(timer)) == 0
+        rt.timer_delete(timer)
+        if sandbox.backend == "namespaces" or os.geteuid() == 0:
+            fd = libc.inotify_init()
+            assert fd >= 0
+            os.close(fd)
+        if sandbox.backend == "namespaces":
+            assert watches <= 16
+            code = "import ctypes; print(ctypes.CDLL(None).inotify_init() >= 0)"
+            assert sandbox.run(code).stdout == "True\n"
