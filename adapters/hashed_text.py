@@ -55,6 +55,9 @@ class HashedTextEnv(gym.Env[dict[str, np.ndarray], int]):
         max_actions: Most actions at a time.
         split: Split to draw tasks from; None for the environment's own.
         task_ids: Tasks to draw from instead of all of the split.
+
+    Raises:
+        ValueError: If one of the numbers is not positive.
     """
 
     def __init__(
@@ -66,6 +69,8 @@ class HashedTextEnv(gym.Env[dict[str, np.ndarray], int]):
         split: str | None = None,
         task_ids: tuple[str, ...] | None = None,
     ) -> None:
+        if min(size, max_actions) < 1:
+            raise ValueError(f"size={size} and max_actions={max_actions} must be at least one")
         self.guarded = GuardedEnv(make_env)
         self.size, self.max_actions = size, max_actions
         self.split, self.task_ids = split, task_ids

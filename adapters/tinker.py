@@ -14,7 +14,7 @@ from agentgym.guarded import blank_info
 from agentgym.info import ABORTED, StopReason
 from agentgym.seats import EnvironmentHang, ThreadSeat
 
-require("tinker-cookbook", "0.6", "0.7", "tinker")
+require("tinker-cookbook", "0.6.1", "0.7", "tinker")
 
 import chz
 import tinker

@@ -28,7 +28,10 @@ def require(package: str, floor: str, ceiling: str, extra: str | None) -> None:
     except PackageNotFoundError:
         if extra is not None:
             raise missing_extra(package, extra) from None
-        raise ImportError(f"{package!r} is not installed; see its own instructions") from None
+        raise ImportError(
+            f"{package!r} is not installed; this adapter is for >={floor},<{ceiling}; see its "
+            "own instructions"
+        ) from None
     if not _numbers(floor) <= _numbers(found) < _numbers(ceiling):
         help_ = f"; pip install 'agentgym-suite[{extra}]' brings one of those" if extra else ""
         raise ImportError(

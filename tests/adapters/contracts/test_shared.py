@@ -12,6 +12,7 @@ from templates import char_tokenizer
 
 import adapters.versions
 import agentgym
+from adapters.hashed_text import HashedTextEnv
 from adapters.lockstep import play
 from adapters.sequences import episode_tokens
 from adapters.single import EpisodePlayer
@@ -164,3 +165,9 @@ def test_a_prompt_names_its_row():
 def test_other_prompts_are_refused(prompt):
     with pytest.raises(ValueError, match=r"must be one of task_rows\(\), got "):
         read_prompt(prompt)
+
+
+@pytest.mark.parametrize("numbers", [{"size": 0}, {"max_actions": 0}])
+def test_vectors_and_lists_have_a_length(numbers):
+    with pytest.raises(ValueError, match="must be at least one"):
+        HashedTextEnv(CheckedMaker(ENV_ID), **numbers)
