@@ -16,6 +16,7 @@ from agentgym.arguments import gathered, parse_pairs
 from agentgym.guarded import env_maker
 from agentgym.registry import missing_extra, spec
 from agentgym.serve.server import Limits, serving
+from agentgym.timed import CheckedMaker
 
 __all__ = ["ServeConfig", "main", "serve"]
 
@@ -82,11 +83,7 @@ async def serve(config: ServeConfig) -> None:
         OSError: If the port is taken.
     """
     entry = spec(config.env)
-    make_env = env_maker(config.env, **parse_pairs(config.env_arg))
-    try:  # what is wrong with the arguments is better said now than to each client
-        make_env().close()
-    except (TypeError, RuntimeError, gym.error.Error) as error:
-        raise ValueError(f"{entry.id} cannot be made: {error}") from error
+    args = parse_pairs(config.env_arg)
     limits = Limits(
         sessions=config.max_sessions,
         call_s=config.call_deadline,
@@ -94,6 +91,10 @@ async def serve(config: ServeConfig) -> None:
         idle_s=config.idle_deadline,
         resume_s=config.resume,
     )
+    try:  # what is wrong with the arguments is better said now than to each client
+        CheckedMaker(config.env, deadline=limits.call_s, **args)
+    except (TypeError, RuntimeError, gym.error.Error) as error:
+        raise ValueError(f"{entry.id} cannot be made: {error}") from error
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -101,7 +102,12 @@ async def serve(config: ServeConfig) -> None:
             loop.add_signal_handler(number, stop.set)
     token = os.environ.get(config.token_variable)
     async with serving(
-        make_env, host=config.host, port=config.port, token=token, limits=limits, name=entry.id
+        env_maker(config.env, **args),
+        host=config.host,
+        port=config.port,
+        token=token,
+        limits=limits,
+        name=entry.id,
     ) as server:
         asked = "a token is asked for" if token else "no token is asked for"
         print(f"serving {entry.id} at {server.url}; {asked}", flush=True)

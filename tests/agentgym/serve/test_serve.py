@@ -15,10 +15,11 @@ from pathlib import Path
 
 import gymnasium as gym
 import pytest
-from adapter_battery import ENV_ID, LEDGER, AdapterBattery, BatteryDoors, Played
+from adapter_battery import ENV_ID, LEDGER, SPEC, AdapterBattery, BatteryDoors, Played
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+import agentgym
 from agentgym.cli import main
 from agentgym.guarded import env_maker
 from agentgym.serve.background import served
@@ -382,6 +383,9 @@ def test_the_command_serves_until_it_is_told_to_stop():
     [
         (["--env", "Nowhere-v0"], "unknown environment 'Nowhere-v0'"),
         (["--env", "WebShop-v0", "--env-arg", "difficulty=tiny"], "tiny"),
+        (["--env", "WebShop-v0", "--env-arg", "nope=1"], "WebShop-v0 cannot be made: "),
+        (["--env", "WebShop-v0", "--port", "70000"], "port must be 0 to 65535, got 70000"),
+        (["--env", "WebShop-v0", "--call-deadline", "nan"], "call_s must be positive, got nan"),
         (["--env", "WebShop-v0", "--host", "0.0.0.0"], "give a token"),
         (["--env", "WebShop-v0", "--max-sessions", "0"], "sessions must be positive, got 0"),
     ],
@@ -390,6 +394,14 @@ def test_the_command_refuses_what_cannot_work(words, told, capsys, monkeypatch):
     monkeypatch.delenv("AGENTGYM_TOKEN", raising=False)
     assert main(["serve", *words]) == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.torch
+def test_the_command_does_not_wait_for_an_environment_that_hangs(capsys, monkeypatch, gate):
+    monkeypatch.setattr(BatteryDoors, "__init__", lambda self, **_: gate.open.wait(60))
+    agentgym.register(SPEC)
+    assert main(["serve", "--env", ENV_ID, "--call-deadline", "0.2"]) == 2
+    assert "making the environment did not return within 0.2 s" in capsys.readouterr().err
 
 
 @pytest.mark.torch
