@@ -40,6 +40,8 @@ _SETTLED = frozenset(
     {
         "generation_config",
         "logprobs_mode",
+        "max_model_len",
+        "model",
         "override_generation_config",
         "skip_tokenizer_init",
         "weight_transfer_config",
@@ -124,7 +126,8 @@ class EngineOptions:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
         for name in _SETTLED & set(self.engine_args):
             raise ValueError(
-                f"engine_args must leave {name} alone: log-probs and weight updates rest on it"
+                f"engine_args must leave {name} alone: log-probs, weight updates or the room for "
+                "prompts rest on it"
             )
 
 

@@ -466,6 +466,8 @@ def test_options_out_of_range_are_refused(name: str, value: Any) -> None:
 def test_arguments_that_exactness_rests_on_are_not_to_be_changed() -> None:
     with pytest.raises(ValueError, match="must leave logprobs_mode alone"):
         EngineOptions(model="m", max_context=9, engine_args={"logprobs_mode": "raw_logprobs"})
+    with pytest.raises(ValueError, match="must leave max_model_len alone"):
+        EngineOptions(model="m", max_context=9, engine_args={"max_model_len": 8})
     EngineOptions(model="m", max_context=9, engine_args={"block_size": 64})
 
 
