@@ -52,11 +52,14 @@ class Room:
         self._allowed = tuple(map(max, allowed, used))
         self._began, self._after = time.monotonic(), 0.0
 
-    def overfull(self, everyone: Collection[processes.Process]) -> bool:
-        """Whether there is more than there may be; the next time, only if it is more still."""
+    def overfull(self, everyone: Collection[processes.Process]) -> bool | None:
+        """Whether there is more than there may be; the next time, only if it is more still.
+
+        None if it was not looked at, because it was a moment ago.
+        """
         began = time.monotonic()
         if began < self._after:
-            return False
+            return None
         used = self._used(everyone)
         now = time.monotonic()
         # Looking costs time with many files: at most a tenth of it goes there.

@@ -338,8 +338,11 @@ class Supervisor:
             self._left_over = False
             return
         self._watch_memory(live, everyone)
-        if self._room.overfull(everyone.values()):
+        overfull = self._room.overfull(everyone.values())
+        if overfull:
             self._make_room(live)
+        elif overfull is False and self._current is not None:
+            self._blamed = False  # whoever filled the disk is gone
 
     def _watch_memory(self, live: list[Job], everyone: dict[int, processes.Process]) -> None:
         bound = min((job.memory for job in live), default=self._memory)

@@ -311,6 +311,17 @@ def test_one_who_fills_the_disk_again_and_again_is_found(sandbox):
         assert session.usage()[0] == size
 
 
+def test_who_did_not_fill_the_disk_lives_on(sandbox):
+    fill = "for i in 1 2 3 4 5 6; do head -c 3M /dev/zero > f$i; done; sleep 600"
+    with sandbox.session(limits=Limits(seconds=60.0, disk=8 << 20)) as session:
+        assert session.run("sleep 601 > /dev/null 2>&1 &").left_over == 1
+        for _ in range(3):
+            full = session.run(fill)
+            assert (full.status, "earlier commands" in full.message) == (Status.DISK, False)
+            assert session.run("rm f*; sleep 0.5").ok
+        assert "earlier commands" not in session.run("true").message
+
+
 def test_what_lies_deep_is_counted(sandbox):
     deep = "i=0; while [ $i -lt 150 ]; do mkdir d && cd d || exit; i=$((i+1)); done"
     with sandbox.session(limits=Limits(seconds=60.0, disk=8 << 20)) as session:

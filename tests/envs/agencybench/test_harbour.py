@@ -150,3 +150,34 @@ def test_no_answer_stands_in_what_the_agent_is_told():
         told = world.files["assignment.md"].decode()
         for secret in world.secrets:
             assert secret not in told
+
+
+def test_right_answers_in_other_words():
+    """A unit, commas, a sentence as quote; all ports looked at for the deepest."""
+    world = world_of(ID)
+    registry = world.gold
+    (right,) = (solutions(registry)[1]["answers.json"],)
+    rows = copy.deepcopy(right)
+    number = int(rows["C"]["answer"])
+    rows["C"]["documents"] = sorted({*rows["C"]["documents"], *registry.entry.values()})
+    rows["A"]["answer"] = rows["A"]["answer"].upper() + " "
+    for row in rows.values():
+        sentences = re.split(r"(?<=\.) ", row["quote"])
+        answer = row["answer"].strip().casefold()
+        row["quote"] = next(text for text in sentences if answer in text.casefold())
+    for text in (f"{number} tonnes", f"{number:,}", number):
+        rows["C"]["answer"] = text
+        made = score(ID, world, 1, {"answers.json": rows})
+        assert made.score == 1.0, made.as_json()
+    rows["C"]["documents"] = [d.id for d in registry.documents]
+    rows["C"]["answer"] = f"{number} or {number + 1}"
+    assert score(ID, world, 1, {"answers.json": rows}).score == pytest.approx(2 / 3)
+
+
+def test_what_is_nested_without_end_is_no_error_of_the_assessor():
+    world = world_of(ID)
+    for depth in (300, 900, 990, 5000):
+        nested = "[" * depth + "]" * depth
+        text = f'{{"A": {{"answer": {nested}}}, "B": {nested}, "C": {{"documents": {nested}}}}}'
+        made = score(ID, world, 1, {"answers.json": text})
+        assert (made.score, made.error) == (0.0, False), depth

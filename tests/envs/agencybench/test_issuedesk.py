@@ -149,3 +149,14 @@ def test_the_server_on_standard_input():
         check=True,
     )
     assert "archive" in json.loads(done.stdout)["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("ends", ["\n", ""])
+def test_a_quote_may_end_as_the_file_does(ends):
+    world = world_of(ID)
+    play(world, 1)
+    text = world.gold.file.rstrip("\n") + ends
+    call(world, "write_file", branch=BRANCH, path=PATH, content=text)
+    call(world, "set_labels", number=world.gold.tracking, labels=["in-progress"])
+    call(world, "add_comment", number=world.gold.tracking, body=f"Quoted:\n```\n{text}\n```")
+    assert score(ID, world, 2, {}).score == 1.0
