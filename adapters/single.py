@@ -128,7 +128,7 @@ class EpisodePlayer:
         self._make_env.check([row])
         policy = _Asking(ask, self._max_tokens, self._max_response)
         collector = Collector(self._make_env, self._renderer, policy, self._config)
-        episode = EpisodeSpec(row.get("task_id"), row.get("split"), int(row.get("seed", 0)), "0")
+        episode = EpisodeSpec(row.get("task_id"), row.get("split"), int(row.get("seed") or 0), "0")
         try:
             return await collector.run_episode(episode)
         finally:

@@ -32,7 +32,8 @@ from agentgym.files import write_atomically
 from trainers.report.chart import Chart, Line, Rule, draw
 from trainers.report.style import standalone_style
 
-ENV = {"difficulty": "small", "max_actions": 32}
+# No deadline: the embedded engine cannot hang, and a thread for each would cost.
+ENV = {"difficulty": "small", "max_actions": 32, "deadline": None}
 FAMILY = "pick_and_place_simple"
 LONG_STEPS = 100
 

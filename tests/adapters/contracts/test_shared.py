@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from adapter_battery import ENV_ID, SPEC, BatteryDoors
+from adapter_battery import ENV_ID, LEDGER, SPEC, BatteryDoors
 from templates import char_tokenizer
 
 import adapters.versions
@@ -15,7 +15,7 @@ import agentgym
 from adapters.hashed_text import HashedTextEnv
 from adapters.lockstep import play
 from adapters.sequences import episode_tokens
-from adapters.single import EpisodePlayer
+from adapters.single import Answer, EpisodePlayer
 from adapters.task_rows import read_prompt, task_rows
 from adapters.versions import require
 from agentgym.guarded import env_maker
@@ -171,3 +171,19 @@ def test_other_prompts_are_refused(prompt):
 def test_vectors_and_lists_have_a_length(numbers):
     with pytest.raises(ValueError, match="must be at least one"):
         HashedTextEnv(CheckedMaker(ENV_ID), **numbers)
+
+
+def test_a_row_without_a_seed_is_played_with_seed_0():
+    player = EpisodePlayer(
+        ENV_ID, char_tokenizer("compact"), turn_tokens=8, max_tokens=9999, action_format="bare"
+    )
+
+    async def ask(prompt, most):
+        return Answer([], [], stopped=False, aborted=True)
+
+    firsts = []
+    for row in ({"task_id": "train-0"}, {"task_id": "train-0", "seed": None}, {"seed": 0}):
+        LEDGER.__init__()
+        asyncio.run(player.play({"task_id": "train-0", **row}, ask))
+        firsts.append(LEDGER.resets)
+    assert firsts == [{("train-0", 0): 1}] * 3
