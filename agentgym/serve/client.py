@@ -13,7 +13,7 @@ import gymnasium as gym
 
 from agentgym.info import Info, StopReason
 from agentgym.registry import missing_extra
-from agentgym.serve.wire import SESSION_HEADER
+from agentgym.serve.wire import SESSION_HEADER, check_token
 from agentgym.spaces import UnicodeText
 
 __all__ = ["RemoteEnv", "RemoteError"]
@@ -57,6 +57,7 @@ class RemoteEnv(gym.Env[str, str]):
         for name, value in (("reply_s", reply_s), ("patience_s", patience_s)):
             if not value > 0:
                 raise ValueError(f"{name} must be positive, got {value!r}")
+        check_token(token)
         scheme, colon, rest = url.rstrip("/").partition("://")
         schemes = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
         if not colon or scheme not in schemes:

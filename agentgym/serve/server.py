@@ -86,7 +86,8 @@ async def serving(
         The running server.
 
     Raises:
-        ValueError: If others could reach it and there is no token, or there is no such port.
+        ValueError: If others could reach it and there is no token, or there is no such port, or
+            no header can carry the token.
         ImportError: If the extra ``serve`` is not installed.
     """
     try:
@@ -97,6 +98,7 @@ async def serving(
         raise ValueError(f"port must be 0 to 65535, got {port}")
     if not token and not is_loopback(host):
         raise ValueError(f"on {host} others can connect: give a token, or listen on 127.0.0.1")
+    wire.check_token(token)
     sessions = Sessions(make_env, limits or Limits())
     door = _Door(sessions, token, name)
     async with serve(

@@ -18,6 +18,7 @@ from agentgym.recording import plain
 __all__ = [
     "SESSION_HEADER",
     "WireError",
+    "check_token",
     "dump",
     "error",
     "observation",
@@ -47,6 +48,16 @@ class WireError(Exception):
     def __init__(self, code: str, message: str, request_id: str | int | None = None) -> None:
         super().__init__(message)
         self.code, self.request_id = code, request_id
+
+
+def check_token(token: str | None) -> None:
+    """Refuse a token that no header can carry; the message does not repeat it.
+
+    Raises:
+        ValueError: If it is such a token.
+    """
+    if token and not (token.isascii() and token.isprintable() and token == token.strip()):
+        raise ValueError("a token must be printable ASCII, without space around it")
 
 
 def parse(raw: str | bytes) -> dict[str, Any]:

@@ -266,6 +266,15 @@ def test_a_token_in_the_url_is_refused_and_not_repeated(url):
     assert "s3cret" not in str(told.value)
 
 
+@pytest.mark.parametrize("token", ["s3cret\n", " s3cret", "s3cr\u00e9t", "s3cret\udcff"])
+def test_a_token_that_no_header_can_carry_is_refused_and_not_repeated(token):
+    with pytest.raises(ValueError, match="printable ASCII") as told:
+        RemoteEnv("ws://h:1", token=token)
+    assert "s3cr" not in str(told.value)
+    with pytest.raises(ValueError, match="printable ASCII"), served(lambda: Rude(), token=token):
+        pass
+
+
 def test_a_token_is_not_logged(caplog):
     caplog.set_level("INFO")
     with served(lambda: Rude(), token="s3cret") as server:
