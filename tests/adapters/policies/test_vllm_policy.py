@@ -401,6 +401,21 @@ def test_an_engine_killed_in_an_update_comes_back_and_nothing_waits_for_ever(
     assert_gone([pid])
 
 
+def test_an_engine_that_hangs_is_ended_and_another_takes_its_place(
+    policy: VllmPolicy, models: list[CausalLM]
+) -> None:
+    undisturbed = run(policy.generate(request()))
+    pid, life = core(policy), policy._engines[0]._life
+    assert life is not None
+    life._silence = 2.0
+    os.kill(pid, signal.SIGSTOP)
+    before = policy.stats["restarts"]
+    answer = run(policy.generate(request()))
+    assert answer.token_ids == undisturbed.token_ids
+    assert policy.stats["restarts"] == before + 1
+    assert_gone([pid])
+
+
 # Several engines, and an environment ------------------------------------------------------------
 
 
