@@ -101,6 +101,7 @@ class VllmPolicy:
         self._closed = False
         self._seats: dict[str, int] = {}  # session to engine
         self._load = [0] * engines
+        self._seating = threading.Lock()
         #: Totals: ``completions``, ``prompt_tokens``, ``cached_tokens``, ``completion_tokens``,
         #: ``weight_updates``, ``restarts``, ``asked_again``.
         self.stats: Counter[str] = Counter()
@@ -177,7 +178,9 @@ class VllmPolicy:
         if len(request.token_ids) >= self.max_context:
             none = np.zeros(0, np.float32)
             return Completion((), none, none.astype(np.int32), FinishReason.CONTEXT_OVERFLOW)
-        return await self._on_thread(self._generate(request))
+        # Here, before the caller can release the session again.
+        number = self._seat(request.session)
+        return await self._on_thread(self._generate(request, number))
 
     async def load_weights(self, state: Mapping[str, Any], version: int) -> None:
         """Replace the weights of all engines; returns when the new ones are in use.
@@ -196,9 +199,10 @@ class VllmPolicy:
 
     def release(self, session: str) -> None:
         """Forget where a session's cache is; unknown sessions are ignored."""
-        engine = self._seats.pop(session, None)
-        if engine is not None:
-            self._load[engine] -= 1
+        with self._seating:
+            engine = self._seats.pop(session, None)
+            if engine is not None:
+                self._load[engine] -= 1
 
     async def start(self) -> None:
         """Start the engines now instead of with the first request."""
@@ -251,8 +255,7 @@ class VllmPolicy:
                 raise PolicyError("the policy is closed") from None
             raise
 
-    async def _generate(self, request: Request) -> Completion:
-        number = self._seat(request.session)
+    async def _generate(self, request: Request, number: int) -> Completion:
         while True:
             await self._alive(number)
             try:
@@ -305,13 +308,14 @@ class VllmPolicy:
 
     def _seat(self, session: str | None) -> int:
         """The engine of a session; the emptiest for a new one."""
-        if session is None:
-            return min(range(len(self._load)), key=self._load.__getitem__)
-        if session not in self._seats:
-            number = min(range(len(self._load)), key=self._load.__getitem__)
-            self._seats[session] = number
-            self._load[number] += 1
-        return self._seats[session]
+        with self._seating:
+            number = None if session is None else self._seats.get(session)
+            if number is None:
+                number = min(range(len(self._load)), key=self._load.__getitem__)
+                if session is not None:
+                    self._seats[session] = number
+                    self._load[number] += 1
+            return number
 
     # Life and death ---------------------------------------------------------------------------
 

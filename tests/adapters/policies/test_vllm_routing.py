@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,26 @@ def test_a_session_stays_where_it_began(engines: list[Pretended]) -> None:
         assert policy.stats["completions"] == 13
         assert policy.stats["prompt_tokens"] == 39
         assert policy.pids == {1000, 1001, 1002}
+
+    run(policy, play())
+
+
+def test_seats_of_cancelled_calls_are_free_again(engines: list[Pretended]) -> None:
+    """A session may be released before the engines' thread comes to its request."""
+    policy = make(2)
+
+    async def play() -> None:
+        await policy.start()
+        for number in range(300):
+            task = asyncio.create_task(policy.generate(ask(f"s{number}")))
+            await asyncio.sleep(0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            policy.release(f"s{number}")
+        await policy.generate(ask())
+        assert policy._seats == {}
+        assert policy._load == [0, 0]
 
     run(policy, play())
 
