@@ -32,7 +32,8 @@ from agentgym.prompts import ConversationRenderer, EnvPrompt
 from agentgym.tasks import TaskSet
 from benchmarks.simulated_time import Clock, SimulatedAsyncSource, SimulatedSyncSource
 from trainers.algorithm import Plan
-from trainers.rollouts import AsyncSource, SyncSource, TaskCursor
+from trainers.cursor import TaskCursor
+from trainers.rollouts import AsyncSource, SyncSource
 
 __all__ = ["Figures", "Workload", "measure"]
 
