@@ -37,12 +37,14 @@ class TimedEnv(gym.Wrapper[Any, Any, Any, Any]):
         seconds: How long making it, or one call, may take.
 
     Raises:
-        ValueError: If the time is not positive.
+        ValueError: If the time is not positive, or longer than anybody can wait.
     """
 
     def __init__(self, make_env: Callable[[], gym.Env[Any, Any]], seconds: float) -> None:
         if not seconds > 0:
             raise ValueError(f"the deadline of a call must be positive, got {seconds!r}")
+        if seconds > threading.TIMEOUT_MAX:
+            raise ValueError(f"nobody can wait {seconds!r} s for a call; None is for no deadline")
         self._seconds, self._hung, self._number = seconds, "", 0
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._replies: queue.SimpleQueue[_Reply] = queue.SimpleQueue()

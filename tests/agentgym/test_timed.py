@@ -134,6 +134,8 @@ def test_one_that_cannot_be_made_leaves_no_thread():
         timed_maker("WebShop-v0", nope=1)()
     with pytest.raises(ValueError, match="must be positive, got 0"):
         timed_maker("WebShop-v0", deadline=0)()
+    with pytest.raises(ValueError, match="nobody can wait inf s for a call"):
+        timed_maker("WebShop-v0", deadline=float("inf"))()
     assert eventually(lambda: threads() == 0)
 
 
