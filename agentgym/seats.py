@@ -112,7 +112,7 @@ class ThreadSeat:
     """
 
     def __init__(self, make_env: Callable[[], gym.Env[Any, Any]], deadline: float) -> None:
-        self._deadline = deadline
+        self._deadline = min(deadline, threading.TIMEOUT_MAX)  # of which `join` wants no more
         self._jobs: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
         self._free = threading.Event()
         self._free.set()

@@ -114,7 +114,11 @@ def test_good_results_pass_as_plain_values(reward):
     assert check_reset(("", {"admissible_actions": ["a"], "details": {}, "goal": "鍵"}))
 
 
-SEATS = {"inline": InlineSeat, "thread": lambda make: ThreadSeat(make, 30.0)}
+SEATS = {
+    "inline": InlineSeat,
+    "thread": lambda make: ThreadSeat(make, 30.0),
+    "thread without end": lambda make: ThreadSeat(make, math.inf),
+}
 
 
 @pytest.mark.parametrize("kind", SEATS)
