@@ -85,6 +85,15 @@ def test_a_living_evaluation_is_left_alone_and_a_killed_one_goes_on(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.episodes.jsonl", "r.json"]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's own answer to SIGINT, which programs in the background are started without."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_script_hears_ctrl_c(tmp_path: Path) -> None:
     def say(text: str) -> None:
         if text.startswith("1/"):
