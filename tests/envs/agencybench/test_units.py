@@ -157,6 +157,21 @@ def test_killing_the_caller_is_worth_nothing_and_no_error(sandbox):
         assert (made.score, made.error) == (0.0, False)
 
 
+# What stood in the package at the start and had to be mended, and what was right in it.
+LOOKS_FOR_FAULTS = """
+import pathlib, unittest, units
+TEXT = "".join(p.read_text() for p in pathlib.Path(units.__file__).parent.glob("*.py"))
+FAULTS = ("self.position = position + 1", "while self.peek() == '^'", "other = self.sum()",
+          "base = Quantity(-base.value, base.powers)")
+RIGHT = ("return self.powers == other.powers", "for name in sorted(self.powers):",
+         "power * exponent for name, power in self.powers.items()")
+class Looks(unittest.TestCase):
+    def test_text(self):
+        self.assertFalse([text for text in FAULTS if text in TEXT])
+        self.assertFalse([text for text in RIGHT if text not in TEXT])
+"""
+
+
 def test_tests_that_know_the_text_or_always_fail_are_worth_nothing(sandbox):
     import hashlib
 
@@ -167,6 +182,8 @@ def test_tests_that_know_the_text_or_always_fail_are_worth_nothing(sandbox):
         made = score(ID, world, 3, {"tests/test_units.py": text}, sandbox=sandbox)
         assert made.score == 0.0
         assert "correct implementation" in made.results[0].observed
+    made = score(ID, world, 3, {"tests/test_units.py": LOOKS_FOR_FAULTS}, sandbox=sandbox)
+    assert made.score <= 0.3, made.as_json()
     made = score(ID, world, 3, {"tests/test_units.py": "x = 1\n"}, sandbox=sandbox)
     assert made.score == 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -225,14 +226,42 @@ def sources() -> dict[str, str]:
     return {path.name: path.read_text("utf-8") for path in sorted(folder.glob("*.py"))}
 
 
-def _rewritten(text: str, dice: Dice) -> str:
-    """The same program in other words, so that a test cannot know it by its text."""
+def _definitions(text: str) -> dict[str, ast.stmt]:
+    """Functions and classes of a module: as text, and as they are."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return {ast.dump(node): node for node in ast.parse(text).body if isinstance(node, kinds)}
+
+
+def _dead() -> dict[str, list[ast.stmt]]:
+    """For each file what is written otherwise where there is a fault, right and faulty alike."""
+    right = {name: _definitions(text) for name, text in sources().items()}
+    made: dict[str, dict[str, ast.stmt]] = {name: {} for name in right}
+    for fault in MUTANTS.values():
+        for name, text in replaced(sources(), [fault]).items():
+            faulty = _definitions(text)
+            others = {key: node for key, node in faulty.items() if key not in right[name]}
+            made[name] |= others
+            made[name] |= {k: v for k, v in right[name].items() if others and k not in faulty}
+    return {name: list(nodes.values()) for name, nodes in made.items()}
+
+
+def _rewritten(text: str, dead: Sequence[ast.stmt], dice: Dice) -> str:
+    """The same program in other words, so that a test cannot know it by its text.
+
+    What is right and what is faulty stands in each, and only what is used differs.
+    """
     tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            continue
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            node.value = ast.Constant(f"Text {dice.between(0, 10**9)}.")
+    for node in dice.draw(dead, len(dead)):
+        unused = copy.deepcopy(node)
+        assert isinstance(unused, ast.FunctionDef | ast.ClassDef)
+        unused.name = f"_{unused.name.strip('_')}_{dice.between(0, 10**9)}"
+        tree.body.append(unused)
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):
+            part.value = ast.Constant(f"Text {dice.between(0, 10**9)}.")
+        if isinstance(part, ast.FunctionDef):
+            idle = f"_{dice.between(0, 10**9)} = {dice.between(0, 10**9)}"
+            part.body.insert(int(ast.get_docstring(part) is not None), ast.parse(idle).body[0])
     return f"{ast.unparse(tree)}\n# {dice.between(0, 10**9)}\n"
 
 
@@ -246,10 +275,11 @@ def _killed(assessment: Assessment) -> Finding:
     # Tests that fail at random, or by the look of the code, fail on one of the correct ones.
     plan: list[list[Any]] = [*([] for _ in range(6)), *([fault] for fault in MUTANTS.values())]
     order = dice.draw(range(len(plan)), len(plan))
+    dead = _dead()
     passed = {}
     for place in order:
         code = {
-            f"units/{name}": _rewritten(text, dice).encode()
+            f"units/{name}": _rewritten(text, dead[name], dice).encode()
             for name, text in replaced(sources(), plan[place]).items()
         }
         table = assessment.world.files["units/table.json"]
