@@ -154,6 +154,47 @@ def test_a_right_page_of_another_make(sandbox, task):
     assert made.score == 1.0, made.as_json()
 
 
+FETCH = "await (await fetch('seats.json')).json()"
+# Names of rows on one side, which shift the seats; and what the file says, told a moment later.
+BESIDE = (
+    ("repeat(12, var(--seat)); gap", "18px repeat(12, var(--seat)); gap"),
+    (
+        "    for (let c = 1; c <= 12; c++) {",
+        "    for (let c = (map.append(Object.assign(document.createElement('b'),"
+        " {textContent: row})), 1); c <= 12; c++) {",
+    ),
+    ("of map.children)", "of map.querySelectorAll('[data-seat]'))"),
+)
+LATER = (
+    (FETCH, "{ taken: [], prices: {} }"),
+    (
+        "  draw();\n})();",
+        f"  Object.assign(plan, {FETCH});\n  await new Promise(f => setTimeout(f, 200));\n"
+        "  for (const name of plan.taken) {\n    taken.add(name);\n    chosen.delete(name);\n"
+        "    seat(name).setAttribute('aria-disabled', 'true');\n  }\n  draw();\n})();",
+    ),
+)
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("replaced", "task"), [(BESIDE, 0), (LATER, 0), (LATER, 2)], ids=["beside", "later", "kept"]
+)
+def test_right_pages_with_names_of_rows_or_that_read_the_file_late(sandbox, replaced, task):
+    made = scored(sandbox, task, page(*replaced))
+    assert made.score == 1.0, made.as_json()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [0, 1, 3])
+def test_a_page_that_knows_the_file_of_the_workspace_alone(sandbox, task):
+    visible = world_of(ID).files["seats.json"].decode()
+    made = scored(sandbox, task, page((FETCH, visible)))
+    assert made.score <= 0.3, made.as_json()
+
+
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.parametrize("task", [0, 3])
