@@ -228,6 +228,10 @@ STATIC = "<!doctype html><p id=moves>0</p><div id=banner>Solved</div>" + "".join
     for r in range(5)
     for c in range(5)
 )
+# As it is to look once the check has lit a corner.
+LIT = "<body style='width: 280px'>" + STATIC.replace(
+    "aria-pressed=false style='", "aria-pressed=true style='background: gold; ", 1
+)
 PRETENDS = (
     STATIC
     + """<script>
@@ -242,7 +246,9 @@ window.game = new Proxy(known, {get: (o, k) => k in o ? o[k] : () => null});
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("html", "tasks"), [(STATIC, (0, 2)), (PRETENDS, TASKS)], ids=["static", "pretends"]
+    ("html", "tasks"),
+    [(STATIC, (0, 2)), (LIT, (0, 2)), (PRETENDS, TASKS)],
+    ids=["static", "lit", "pretends"],
 )
 def test_cheats(sandbox, html, tasks):
     """Without an interface there is nothing that the other tasks could score."""
@@ -270,6 +276,19 @@ def test_faults_are_found(sandbox):
 @pytest.mark.parametrize("task", TASKS)
 def test_a_right_page_of_another_make(sandbox, task):
     made = scored(sandbox, task, {"index.html": LIGHTS})
+    assert made.score == 1.0, made.as_json()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_right_page_that_draws_with_the_next_frame(sandbox):
+    text = LIGHTS.replace(
+        "function render() {",
+        "let due = 0;\nfunction render() { due ||= requestAnimationFrame(draw); }\n"
+        "function draw() {\n  due = 0;",
+    )
+    assert text != LIGHTS
+    made = scored(sandbox, 3, {"index.html": text})
     assert made.score == 1.0, made.as_json()
 
 

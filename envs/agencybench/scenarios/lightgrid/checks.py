@@ -127,6 +127,8 @@ def _colours(assessment: Assessment) -> Finding:
     answers = _once(assessment)["answers"]
     boxes, shot = _boxes(answers[12]), base64.b64decode(value_of(answers[14]))
     keep(assessment, "board.png", shot)
+    lit = [[cell[0] for cell in value_of(answers[n]) if cell[1] == "true"] for n in (0, 12)]
+    need(lit == [[], ["0,0"]], "the board does not show what was set")
     picture = read_png(shot)
 
     on, off, other = (colour_of(picture, boxes[name]) for name in ("0,0", "4,4", "2,3"))
@@ -284,7 +286,8 @@ def _history(assessment: Assessment) -> dict[str, Any]:
         steps += [step, _STATE, _MOVES]
     steps += [go[4], redo, _STATE, _MOVES, *([undo] * 9), _STATE, _MOVES, ["see", _LIT]]
     branch = states[3] ^ puzzle.effect(cells[4])
-    replayed: list[Any] = [["js", _SET, puzzle.as_rows(state)], *go, ["see", _WATCH]]
+    replayed: list[Any] = [["js", _SET, puzzle.as_rows(state)], *go]
+    replayed += [["wait", 0.1], ["see", _WATCH]]  # the last move may be drawn with the next frame
     replayed += [
         ["js", "window.game.replay()"],
         ["await", _STILL, 20],
