@@ -281,14 +281,15 @@ def test_a_right_page_of_another_make(sandbox, task):
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_a_right_page_that_draws_with_the_next_frame(sandbox):
+@pytest.mark.parametrize("task", [3, 4])
+def test_a_right_page_that_draws_with_the_next_frame(sandbox, task):
     text = LIGHTS.replace(
         "function render() {",
         "let due = 0;\nfunction render() { due ||= requestAnimationFrame(draw); }\n"
         "function draw() {\n  due = 0;",
     )
     assert text != LIGHTS
-    made = scored(sandbox, 3, {"index.html": text})
+    made = scored(sandbox, task, {"index.html": text})
     assert made.score == 1.0, made.as_json()
 
 

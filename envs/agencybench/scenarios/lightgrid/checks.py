@@ -18,7 +18,8 @@ __all__ = ["PARTS"]
 
 _Run = Callable[[Assessment], Finding]
 _STATE = ["js", "return window.game.state()"]
-_SET = "window.game.set(arguments[0])"
+# A page may draw with the next frame.
+_SET = "window.game.set(arguments[0]); return new Promise(done => setTimeout(done, 40))"
 _MOVES = ["js", "return [window.game.moves(), document.querySelector('#moves').textContent.trim()]"]
 _SHOWN = """
 const e = document.querySelector('#banner');
