@@ -19,7 +19,10 @@ __all__ = ["PARTS"]
 _Run = Callable[[Assessment], Finding]
 _STATE = ["js", "return window.game.state()"]
 # A page may draw with the next frame.
-_SET = "window.game.set(arguments[0]); return new Promise(done => setTimeout(done, 40))"
+# A page may draw with the next frame what it was told.
+_DRAWN = "return new Promise(done => setTimeout(done, 40))"
+_SET = f"window.game.set(arguments[0]); {_DRAWN}"
+_UNDO, _REDO = (["js", f"window.game.{name}(); {_DRAWN}"] for name in ("undo", "redo"))
 _MOVES = ["js", "return [window.game.moves(), document.querySelector('#moves').textContent.trim()]"]
 _SHOWN = """
 const e = document.querySelector('#banner');
@@ -179,12 +182,16 @@ def _rule(assessment: Assessment) -> Finding:
     return Finding(float(good == 25), told if good < 25 else "")
 
 
+def _toggle_call(cell: int) -> list[Any]:
+    return ["js", f"window.game.toggle({cell // 5}, {cell % 5}); {_DRAWN}"]
+
+
 def _toggled(assessment: Assessment) -> dict[str, list[Answer]]:
     dice = assessment.dice("toggle")
     state = _random_state(dice)
     steps: list[Any] = [["js", _SET, puzzle.as_rows(state)], _MOVES]
     for cell in dice.draw(range(25), 5):
-        steps += [["js", f"window.game.toggle({cell // 5}, {cell % 5})"], _STATE, _MOVES]
+        steps += [_toggle_call(cell), _STATE, _MOVES]
         state ^= puzzle.effect(cell)
     steps += [["see", _LIT], ["js", _SET, [[0] * 5] * 5], _MOVES]
     return {str(state): look(assessment, steps)}
@@ -270,14 +277,13 @@ def _history(assessment: Assessment) -> dict[str, Any]:
     states = [state]
     for cell in cells:
         states.append(states[-1] ^ puzzle.effect(cell))
-    go = [["js", f"window.game.toggle({cell // 5}, {cell % 5})"] for cell in cells]
-    undo, redo = ["js", "window.game.undo()"], ["js", "window.game.redo()"]
+    go = [_toggle_call(cell) for cell in cells]
     script: list[tuple[list[Any], int, int]] = [  # step, state and count after it
-        (undo, 3, 3),
-        (undo, 2, 2),
-        (redo, 3, 3),
-        (redo, 4, 4),
-        (redo, 4, 4),
+        (_UNDO, 3, 3),
+        (_UNDO, 2, 2),
+        (_REDO, 3, 3),
+        (_REDO, 4, 4),
+        (_REDO, 4, 4),
         (["click", "#undo"], 3, 3),
         (["click", "#redo"], 4, 4),
         (["click", "#undo"], 3, 3),
@@ -285,7 +291,7 @@ def _history(assessment: Assessment) -> dict[str, Any]:
     steps: list[Any] = [["js", _SET, puzzle.as_rows(state)], *go[:4]]
     for step, _, _ in script:
         steps += [step, _STATE, _MOVES]
-    steps += [go[4], redo, _STATE, _MOVES, *([undo] * 9), _STATE, _MOVES, ["see", _LIT]]
+    steps += [go[4], _REDO, _STATE, _MOVES, *([_UNDO] * 9), _STATE, _MOVES, ["see", _LIT]]
     branch = states[3] ^ puzzle.effect(cells[4])
     replayed: list[Any] = [["js", _SET, puzzle.as_rows(state)], *go]
     replayed += [["wait", 0.1], ["see", _WATCH]]  # the last move may be drawn with the next frame
@@ -356,11 +362,11 @@ def _helped(assessment: Assessment) -> dict[str, Any]:
     steps += [["js", _SET, [[0] * 5] * 5], hint]  # 8, 9
     cells = dice.draw(range(25), 4)
     steps += [["js", f"window.game.scramble({dice.between(1, 999)})"]]  # 10
-    steps += [["js", f"window.game.toggle({cell // 5}, {cell % 5})"] for cell in cells]  # 11 to 14
+    steps += [_toggle_call(cell) for cell in cells]  # 11 to 14
     log = ["js", "return window.game.exportLog()"]
     steps += [_STATE, log, ["js", "window.game.save()"], ["reload"]]  # 15 to 18
     steps += [["js", "return window.game.load()"], _STATE, _MOVES, log]  # 19 to 22
-    steps += [["js", "window.game.undo()"], _STATE]  # 23, 24
+    steps += [_UNDO, _STATE]  # 23, 24
     steps += [["js", "for (const k of Object.keys(localStorage)) localStorage.setItem(k, '{oops')"]]
     steps += [["js", "return window.game.load()"], _STATE]  # 26, 27
     steps += [["js", _SET, puzzle.as_rows(boards[0])], ["see", _LIT]]
