@@ -180,7 +180,8 @@ def our_config(
 
 def make_rollouts(env_args: dict[str, Any]) -> Rollouts:
     """TRL's way to the environment."""
-    return Rollouts(ENV, turn_tokens=TURN_TOKENS, action_format="bare", **env_args)
+    # Without a deadline for each call, which `trainers.grpo` has none of either.
+    return Rollouts(ENV, turn_tokens=TURN_TOKENS, action_format="bare", deadline=None, **env_args)
 
 
 def make_trl(
