@@ -6,8 +6,6 @@ import asyncio
 import gc
 import itertools
 import os
-import shutil
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
@@ -17,7 +15,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 
 from adapters.policies.causal_lm import CausalLM
 from adapters.policies.models import resolve_model
@@ -30,13 +27,12 @@ from adapters.policies.vllm_engine import (
     check_temperature,
 )
 from adapters.policies.vllm_version import check_vllm
+from adapters.policies.weight_files import bases, roomy, write
 from agentgym.policy import Completion, FinishReason, PolicyError, Request
 
 __all__ = ["VllmPolicy", "open_policy", "place_engines"]
 
 T = TypeVar("T")
-
-_SHARED_MEMORY = Path("/dev/shm")
 
 
 class VllmPolicy:
@@ -105,7 +101,7 @@ class VllmPolicy:
         #: Totals: ``completions``, ``prompt_tokens``, ``cached_tokens``, ``completion_tokens``,
         #: ``weight_updates``, ``restarts``, ``asked_again``.
         self.stats: Counter[str] = Counter()
-        self._folders = [OwnedFolder("agentgym-weights", base) for base in _bases()]
+        self._folders = [OwnedFolder("agentgym-weights", base) for base in bases()]
         self._own_folder = own_folder
         self._replacing = asyncio.Lock()
         self._publications = itertools.count()
@@ -192,9 +188,9 @@ class VllmPolicy:
         """
         await asyncio.to_thread(self._check_state, state)
         name = f"version-{version}.{next(self._publications)}.safetensors"
-        path = _roomy([folder.path for folder in self._folders], state) / name
+        path = roomy([folder.path for folder in self._folders], state) / name
         # Gigabytes take seconds, and the caller's loop may have episodes to play.
-        await asyncio.to_thread(_write, state, path)
+        await asyncio.to_thread(write, state, path)
         await self._on_thread(self._replaced(version, path))
 
     def release(self, session: str) -> None:
@@ -433,45 +429,6 @@ def place_engines(engines: int) -> tuple[str, ...] | None:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = visible.split(",")[:count] if visible else [str(number) for number in range(count)]
     return tuple(names[(number + 1) % count].strip() for number in range(engines))
-
-
-def _bases() -> list[Path]:
-    """Where weights may be written, the best first."""
-    found = [_SHARED_MEMORY] if _SHARED_MEMORY.is_dir() else []
-    return [*found, Path(tempfile.gettempdir())]
-
-
-def _roomy(folders: list[Path], state: Mapping[str, Any]) -> Path:
-    """The first folder with room for the weights; shared memory in containers is often small.
-
-    Raises:
-        OSError: If none has.
-    """
-    tensors = map(torch.as_tensor, state.values())
-    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors) + (1 << 20)
-    free = [shutil.disk_usage(folder).free for folder in folders]
-    for folder, room in zip(folders, free, strict=True):
-        if room > needed:
-            return folder
-    shown = ", ".join(
-        f"{folder.parent} has {room / 2**30:.2f} GiB"
-        for folder, room in zip(folders, free, strict=True)
-    )
-    raise OSError(f"weights of {needed / 2**30:.2f} GiB have no room to be handed over: {shown}")
-
-
-def _write(state: Mapping[str, Any], path: Path) -> None:
-    """Weights to a file; tensors that share memory are written one by one."""
-    seen: set[int] = set()
-    out: dict[str, torch.Tensor] = {}
-    for name, value in state.items():
-        tensor = torch.as_tensor(value).detach().contiguous()
-        place = tensor.untyped_storage().data_ptr()
-        out[name] = tensor.clone() if place in seen else tensor
-        seen.add(place)
-    scratch = path.with_suffix(".part")
-    save_file(out, scratch)
-    scratch.replace(path)
 
 
 def open_policy(

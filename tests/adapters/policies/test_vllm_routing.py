@@ -20,7 +20,7 @@ pytestmark = pytest.mark.torch
 
 from safetensors.torch import load_file  # noqa: E402
 
-from adapters.policies import vllm_policy  # noqa: E402
+from adapters.policies import vllm_policy, weight_files  # noqa: E402
 from adapters.policies.vllm_engine import (  # noqa: E402
     EngineDied,
     EngineOptions,
@@ -269,7 +269,7 @@ def test_weights_go_where_there_is_room(
     policy = make()
     free: dict[Path, int] = dict.fromkeys([folder.path for folder in policy._folders], 0)
     monkeypatch.setattr(
-        vllm_policy.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free[path]})
+        weight_files.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free[path]})
     )
     first, last = policy._folders[0].path, policy._folders[-1].path
 
