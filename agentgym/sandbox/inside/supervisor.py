@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 from agentgym.sandbox.inside import kernel, processes, wire
@@ -387,18 +388,24 @@ class Supervisor:
     def _cull(self, reason: str) -> None:
         """Kill what ended commands left behind."""
         self._culled = reason
+        if self._hunt(lambda: self._left(processes.descendants())):
+            return
+        for job in self._jobs.values():
+            job.others_killed = True
+        self._kill_others()
+
+    def _hunt(self, find: Callable[[], list[processes.Process]]) -> bool:
+        """Kill what is found until nothing is; False where there is more again and again."""
         for _ in range(_KILL_ROUNDS):
             self._reap()
-            left = self._left(processes.descendants())
+            left = find()
             if not left:
-                return
+                return True
             for process in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGKILL)
             time.sleep(0.001)
-        for job in self._jobs.values():
-            job.others_killed = True
-        self._kill_others()
+        return False
 
     def _kill(self, job: Job, reason: str) -> None:
         """Kill everything of a command, whatever it did to get away."""
@@ -413,16 +420,7 @@ class Supervisor:
             self._kill_others()
             self._settle(job)
             return
-        for _ in range(_KILL_ROUNDS):
-            self._reap()
-            left = self._of(job)
-            if not left:
-                break
-            for process in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)
-            time.sleep(0.001)
-        else:
+        if not self._hunt(lambda: self._of(job)):
             # It multiplies faster than it can be found: everything goes, the background too.
             job.others_killed = True
             self._kill_others()
@@ -439,15 +437,7 @@ class Supervisor:
         if self._alone:
             processes.kill_all()
             return
-        for _ in range(_KILL_ROUNDS):
-            self._reap()
-            left = [process for process in processes.descendants().values() if not process.zombie]
-            if not left:
-                return
-            for process in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)
-            time.sleep(0.001)
+        self._hunt(lambda: [p for p in processes.descendants().values() if not p.zombie])
 
 
 def _places(sizes: list[int]) -> list[int]:
