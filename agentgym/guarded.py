@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import operator
 from collections.abc import Callable
@@ -11,13 +10,10 @@ from typing import Any
 import gymnasium as gym
 
 from agentgym.info import Info, StopReason, stop_reason
-from agentgym.seats import EnvironmentFault, EnvironmentHang, check_reset, check_step
+from agentgym.seats import FAULTS, EnvironmentFault, EnvironmentHang, check_reset, check_step
 from agentgym.tasks import TaskSet
 
 __all__ = ["GuardedEnv", "blank_info", "check_task", "env_maker"]
-
-# Nothing is awaited here, so it is the environment itself that raises CancelledError.
-_FAULTS = (Exception, SystemExit, asyncio.CancelledError)
 
 
 def env_maker(env_id: str, **env_args: Any) -> Callable[[], gym.Env[Any, Any]]:
@@ -85,14 +81,14 @@ class GuardedEnv:
         try:
             env = self.env
             tasks = getattr(env.unwrapped, "tasks", None)
-        except _FAULTS as error:
+        except FAULTS as error:
             return "", self._fault(error)
         check_task(tasks, task_id, split)
         try:
             observation, info = check_reset(
                 env.reset(seed=seed, options={k: v for k, v in options.items() if v is not None})
             )
-        except _FAULTS as error:
+        except FAULTS as error:
             return "", self._fault(error)
         self.info = _complete(info)
         return observation, self.info
@@ -110,7 +106,7 @@ class GuardedEnv:
             return self._failed()
         try:
             observation, reward, terminated, truncated, info = check_step(self.env.step(action))
-        except _FAULTS as error:
+        except FAULTS as error:
             self._fault(error)
             return self._failed()
         self.info = _complete(info)
@@ -123,7 +119,7 @@ class GuardedEnv:
         """Close the environment; a second time changes nothing."""
         env, self._env = self._env, None
         if env is not None:
-            with contextlib.suppress(*_FAULTS):  # a fault while closing has no one left to hurt
+            with contextlib.suppress(*FAULTS):  # a fault while closing has no one left to hurt
                 env.close()
 
     def _failed(self) -> tuple[str, float, bool, bool, Info]:

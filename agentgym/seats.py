@@ -16,6 +16,7 @@ import numpy as np
 from agentgym.info import Info, StopReason
 
 __all__ = [
+    "FAULTS",
     "EnvironmentFault",
     "EnvironmentHang",
     "InlineSeat",
@@ -27,8 +28,8 @@ __all__ = [
 ]
 
 
-# What an environment may raise without ending the run; Ctrl-C is the user's, not its own.
-_FAULTS = (Exception, SystemExit, asyncio.CancelledError)
+#: What an environment may raise without ending the run; Ctrl-C is the user's, not its own.
+FAULTS = (Exception, SystemExit, asyncio.CancelledError)
 _REASONS = frozenset(str(reason) for reason in StopReason)
 
 
@@ -80,19 +81,19 @@ class InlineSeat:
         self.closed = False
         try:
             self._env = make_env()
-        except _FAULTS as error:
+        except FAULTS as error:
             raise EnvironmentFault(f"making the environment failed: {_short(error)}") from error
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """See :class:`Seat`."""
         try:
             return getattr(self._env, method)(*args, **kwargs)
-        except _FAULTS as error:
+        except FAULTS as error:
             raise EnvironmentFault(f"{method}() raised {_short(error)}") from error
 
     def close(self) -> None:
         """See :class:`Seat`."""
-        with contextlib.suppress(*_FAULTS):  # a fault while closing has no one left to hurt
+        with contextlib.suppress(*FAULTS):  # a fault while closing has no one left to hurt
             self._env.close()
         self.closed = True
 

@@ -26,6 +26,7 @@ from agentgym.evaluation import evaluation_specs
 from agentgym.files import write_atomically
 from agentgym.info import LOST
 from agentgym.policy import PolicyError
+from agentgym.recording import plain
 from agentgym.registry import EnvSpec, missing_extra, spec
 from agentgym.run_lock import RunLocked
 from agentgym.trajectory import EpisodeSpec
@@ -253,12 +254,8 @@ def _about(
     }
     return {
         "env": entry.id,
-        "env_args": {name: _plain(value) for name, value in env_args.items()},
+        "env_args": plain(env_args),
         "split": split,
         "policy": config.policy,
         "settings": settings,
     }
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
