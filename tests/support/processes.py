@@ -9,6 +9,14 @@ from pathlib import Path
 
 SUPPORT = Path(__file__).resolve().parent
 
+#: For processes that start vLLM's engines.
+VLLM_ENVIRON = os.environ | {
+    "OMP_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
 
 def run_python(
     code: str, *, path: tuple[str | Path, ...] = (), cwd: str | Path = SUPPORT, **environ: str

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from processes import VLLM_ENVIRON
 
 pytestmark = pytest.mark.vllm
-
-ENVIRON = os.environ | {
-    "OMP_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-}
 
 
 def python(*words: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *words], cwd=cwd, env=ENVIRON | environ, capture_output=True, text=True,
+        [sys.executable, *words],
+        cwd=cwd,
+        env=VLLM_ENVIRON | environ,
+        capture_output=True,
+        text=True,
         stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
 
 
 def test_two_steps_of_li2sao_and_a_resume(tmp_path: Path) -> None:

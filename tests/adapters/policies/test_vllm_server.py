@@ -20,17 +20,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import VLLM_ENVIRON
 
 from agentgym.statistics import mean_interval, wilson_interval
 
 pytestmark = pytest.mark.vllm
 
-ENVIRON = os.environ | {
-    "OMP_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-}
 # Nothing is bound to cores, and nothing is compiled.
 SERVER = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -61,7 +56,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any,
             "--logprobs-mode", "processed_logprobs", "--distributed-executor-backend",
             "vllm.v1.executor.uniproc_executor.UniProcExecutor",
         ],
-        env=ENVIRON | SERVER, cwd=folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+        env=VLLM_ENVIRON | SERVER, cwd=folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip
     address = f"http://127.0.0.1:{port}"
@@ -93,7 +88,7 @@ def evaluation(out: Path, *words: str, world: tuple[str, ...] = WORLD) -> dict[s
         "--out", str(out), *words,
     ]  # fmt: skip
     done = subprocess.run(
-        command, cwd=out.parent, env=ENVIRON, capture_output=True, text=True,
+        command, cwd=out.parent, env=VLLM_ENVIRON, capture_output=True, text=True,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
